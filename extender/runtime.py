@@ -168,7 +168,7 @@ class LiveExtender:
                 aligns=gateway.cluster.aligns,
                 n_ended=lambda node: gateway.cluster.pods.n_ended[node],
                 is_member=gateway.engine.groups.has_member,
-                is_held=gateway.engine.groups.is_held,
+                is_held=gateway.engine.groups.releases.is_held,
                 term_left_s=lambda: self._peers.replicas.bind_left_s if self._peers else math.inf,
                 clock=self.clock,
                 timer=time.monotonic,

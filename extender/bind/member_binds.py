@@ -59,7 +59,7 @@ class MemberBinds:
         if args.pod_uid in self._held:
             return self._fail(args, Reason.UNDER_WAY)
         self._groups.arrive(args.pod_uid)
-        if self._groups.is_released(args.pod_uid) and not self._cluster.aligns(args.node):
+        if self._groups.releases.is_released(args.pod_uid) and not self._cluster.aligns(args.node):
             return self._binds.begin(call, now_s)
         self._n_holds += 1
         step = HoldBind(self._n_holds, args.pod_namespace, args.pod_name, args.pod_uid, args.node)
@@ -74,9 +74,9 @@ class MemberBinds:
             generation = self._cluster.snapshot.generation
             return failure(Verb.BIND, Reason.UNDER_WAY, text, generation)
         del self._held[step.uid]
-        if self._groups.is_released(step.uid):
+        if self._groups.releases.is_released(step.uid):
             return self._binds.begin(held.call, now_s)
-        self._groups.leave(step.uid)
+        self._groups.releases.leave(step.uid)
         is_member = self._groups.has_member(step.uid)
         if not is_member and self._cluster.bound(step.uid) is None:
             self._cluster.pods.forget(step.uid)  # it left after its group was released

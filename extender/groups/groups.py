@@ -42,8 +42,9 @@ from extender.groups.claims import Claims
 from extender.groups.filter_calls import answer_call
 from extender.groups.members.bound_members import BoundMembers
 from extender.groups.members.departed import Departed
-from extender.groups.members.group import Group, Member, Stage
+from extender.groups.members.group import Member, Stage
 from extender.groups.members.member_counts import MemberCounts
+from extender.groups.members.waiting_members import WaitingMembers
 from extender.groups.members.without_gpus import WithoutGpus
 from extender.groups.near_bound import NearBound
 from extender.groups.owned_groups import OwnedGroups
@@ -58,7 +59,7 @@ from extender.unschedulable import Requeue
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from extender.groups.members.group import GroupKey
+    from extender.groups.members.group import Group, GroupKey
     from extender.groups.planning import OfferedNodes
     from extender.placement import Rater
     from extender.protocol import PodRequest
@@ -72,9 +73,10 @@ class Groups:
     """The groups of one engine. Not thread-safe: called from the event loop only.
 
     `near_bound` is for members that do not wait, `owned` for those whose size another object says,
-    `reserved` for pods that are no members. `patience_s` of 0 reserves nothing. `at_once`: no watch
-    of pending pods runs, and nothing can fail between two Bindings (the embedded cluster). Members
-    count as soon as filter is called for them, which then plans, and no bind is held.
+    `reserved` for pods that are no members, `releases` for bind calls. `patience_s` of 0 reserves
+    nothing. `at_once`: no watch of pending pods runs, and nothing can fail between two Bindings (the
+    embedded cluster). Members count as soon as filter is called for them, which then plans, and no
+    bind is held.
     """
 
     def __init__(
@@ -90,8 +92,8 @@ class Groups:
         self._at_once = at_once
         self._is_holder = True
         self._is_listed = at_once
-        self._groups: dict[GroupKey, Group] = {}
-        self._of_member: dict[str, GroupKey] = {}
+        self._waiting = WaitingMembers()
+        self._groups = self._waiting.groups
         self._bound = BoundMembers()
         self._without_gpus = WithoutGpus()
         self._counts = MemberCounts(self._bound, self._without_gpus)
@@ -103,9 +105,11 @@ class Groups:
         self.readings = GroupReadings(
             self._groups, self._bound, self._without_gpus, self._claims, self.reserved
         )
-        self._releases = Releases(cluster, self._claims, self.readings.journal, at_once)
+        self.releases = Releases(
+            self._waiting, cluster, self._claims, self.readings.journal, at_once
+        )
         self.near_bound = NearBound(self._bound, self._claims.planner)
-        self._reconciler = Reconciler(cluster, self._claims, self._releases, self._counts)
+        self._reconciler = Reconciler(cluster, self._claims, self.releases, self._counts)
         self._departed = Departed()
         self.owned = OwnedGroups(
             self._groups, reads=not at_once, review=self._review, lose=self.lose
@@ -124,9 +128,10 @@ class Groups:
         if self._has_node(request.uid):
             return  # the watch of pending pods is behind
         self._departed.discard(request.uid)
-        group = self._join(request, now_s)
-        if group is not None and not group.members[request.uid].is_watched:
-            group.members[request.uid].is_watched = True
+        joined = self._join(request, now_s)
+        if joined is not None and not joined[1].is_watched:
+            group, member = joined
+            member.is_watched = True
             self._review(group)
 
     def keep_listed(self, uids: Iterable[str]) -> None:
@@ -137,15 +142,16 @@ class Groups:
         listed = frozenset(uids)
         self._is_listed = True
         self._without_gpus.keep_pending(listed)
-        for uid in self._of_member.keys() - listed:
-            member = self._member(uid)
-            if member is not None and member.is_watched:
+        for uid in self._waiting.uids - listed:
+            found = self._waiting.find(uid)
+            if found is not None and found[1].is_watched:
                 self.depart(uid)
         for uid in listed:
-            member = self._member(uid)
-            if member is not None and member.offer is None:
+            found = self._waiting.find(uid)
+            if found is not None and found[1].offer is None:
+                group, member = found
                 member.is_overdue = True  # filter may have been called for it before
-                self._reconciler.add(self._of_member[uid])
+                self._reconciler.add(group.key)
 
     def depart(self, uid: str) -> None:
         """A pod is gone, or has a node: filter calls that come yet do not count."""
@@ -156,19 +162,18 @@ class Groups:
     def lose(self, uid: str) -> None:
         """A pod is no member that waits, for now."""
         self._without_gpus.not_pending(uid)
-        key = self._of_member.pop(uid, None)
-        if key is None:
+        found = self._waiting.find(uid)
+        if found is None:
             return
-        group = self._groups[key]
-        self._claims.give_back(group.members[uid])
-        gone = group.members.pop(uid)
+        group, member = found
+        self._claims.give_back(member)
+        self._waiting.remove(uid)
         if group.members:
-            self.owned.pods_changed(gone.request)
+            self.owned.pods_changed(member.request)
             self._review(group)
         else:
-            del self._groups[key]
-            self._bound.start_over(key)
-            self._patience.forget(key)
+            self._bound.start_over(group.key)
+            self._patience.forget(group.key)
 
     def see_bound(self, uid: str, namespace: str, group: PlanGroup, node: str) -> None:
         """A pod with a node, and the group that its plan names."""
@@ -207,10 +212,10 @@ class Groups:
     def _filter(self, request: PodRequest, offer: OfferedNodes, now_s: float) -> Plan | Reason:
         if request.uid in self._departed or self._has_node(request.uid):
             return Reason.GROUP_WAITING
-        group = self._join(request, now_s)
-        if group is None:
+        joined = self._join(request, now_s)
+        if joined is None:
             return Reason.GROUP_WAITING
-        member = group.members[request.uid]
+        group, member = joined
         found = answer_call(self._claims, group, member, offer, now_s)
         if group.is_due or member.filtered_s is None:
             self._reconciler.add(group.key)
@@ -278,55 +283,38 @@ class Groups:
 
     def has_member(self, uid: str) -> bool:
         """Whether a pod is a member that has no node yet."""
-        return uid in self._of_member
+        return uid in self._waiting.uids
 
     def claim(self, uid: str) -> Plan | None:
         """What is claimed for a member; None for every other pod."""
-        member = self._member(uid)
-        return None if member is None else member.plan
+        found = self._waiting.find(uid)
+        return None if found is None else found[1].plan
 
     def arrive(self, uid: str) -> None:
         """The bind call of a member with a claim is there."""
-        member = self._member(uid)
-        if member is not None:
-            group = self._groups[self._of_member[uid]]
-            self._releases.arrive(group, member, self._counts.n_open(group))
+        found = self._waiting.find(uid)
+        if found is not None:
+            group, member = found
+            self.releases.arrive(group, member, self._counts.n_open(group))
             self._reconciler.add(group.key)
-
-    def is_released(self, uid: str) -> bool:
-        """Whether the member's Binding may be written now."""
-        member = self._member(uid)
-        return member is not None and member.stage is Stage.RELEASED
-
-    def is_held(self, uid: str) -> bool:
-        """Whether the member's bind call is still to wait (`Releases.is_held`)."""
-        member = self._member(uid)
-        if member is None:
-            return False
-        return self._releases.is_held(self._groups[self._of_member[uid]], member)
-
-    def leave(self, uid: str) -> None:
-        """The bind call ended before the group was released."""
-        member = self._member(uid)
-        if member is not None and member.stage is Stage.HELD:
-            member.stage = Stage.CLAIMED
 
     def failed(self, uid: str) -> None:
         """A member's Binding came to nothing for certain: it is missing again."""
-        member = self._member(uid)
-        if member is not None and (member.is_unsure or member.stage is Stage.RELEASED):
+        found = self._waiting.find(uid)
+        if found is not None and (found[1].is_unsure or found[1].stage is Stage.RELEASED):
             self._cluster.pods.forget(uid)
-            self._missing_again(self._groups[self._of_member[uid]], member)
+            self._missing_again(*found)
 
     def unsure(self, uid: str) -> None:
         """A member's Binding may have been written: its bind call is needed again, as the others'.
 
         No other plan is made for it before that is known.
         """
-        member = self._member(uid)
-        if member is not None and member.stage is Stage.RELEASED:
+        found = self._waiting.find(uid)
+        if found is not None and found[1].stage is Stage.RELEASED:
+            group, member = found
             member.stage, member.is_unsure = Stage.CLAIMED, True
-            self._review(self._groups[self._of_member[uid]])
+            self._review(group)
 
     def plan_group(self, request: PodRequest, node: str) -> PlanGroup | None:
         """The group in the plan of a pod on a node; None where it has none."""
@@ -344,33 +332,31 @@ class Groups:
 
     # Inside.
 
-    def _join(self, request: PodRequest, now_s: float) -> Group | None:
-        """The member's group; None for a pod that waits for no other."""
+    def _join(self, request: PodRequest, now_s: float) -> tuple[Group, Member] | None:
+        """The member with its group; None for a pod that waits for no other."""
         wish, uid = request.group, request.uid
         if wish is None or not request.waits_for_others or request.shape is None or not uid:
             self.lose(uid)
             return None
         key = request.namespace, wish.name
-        if self._of_member.get(uid, key) != key:
+        found = self._waiting.find(uid)
+        if found is not None and found[0].key != key:
             self.lose(uid)
-        group = self._groups.setdefault(key, Group(key))
-        member = group.members.get(uid)
-        if member is None:
-            group.members[uid] = Member(request, now_s, is_watched=self._at_once)
-            self._of_member[uid] = key
+            found = None
+        if found is None:
+            member = Member(request, now_s, is_watched=self._at_once)
+            group = self._waiting.add(key, member)
             self._reconciler.unsettled[key] = None
             self.owned.pods_changed(request)
             self._review(group)
-        elif member.request is not request:
+            return group, member
+        group, member = found
+        if member.request is not request:
             before, member.request = member.request, request
             if (before.shape, before.group) != (request.shape, wish):
                 self._claims.give_back(member)
                 self._review(group)
-        return group
-
-    def _member(self, uid: str) -> Member | None:
-        key = self._of_member.get(uid)
-        return None if key is None else self._groups[key].members[uid]
+        return found
 
     def _has_node(self, uid: str) -> bool:
         return self._bound.key_of(uid) is not None or self._cluster.bound(uid) is not None
@@ -393,7 +379,7 @@ class Groups:
             self._claims.drop(group)
             group.refuse(Reason.GROUP_WAITING, "" if group.is_sized else "its size is not read yet")
         else:
-            self._releases.settle(group, self._counts.n_open(group))
+            self.releases.settle(group, self._counts.n_open(group))
 
     def _missing_again(self, group: Group, member: Member) -> None:
         member.stage, member.plan, member.is_unsure = Stage.WAITING, None, False

@@ -13,6 +13,7 @@ from extender.groups.members.group import Stage
 if TYPE_CHECKING:
     from extender.groups.claims import Claims
     from extender.groups.members.group import Group, Member
+    from extender.groups.members.waiting_members import WaitingMembers
     from extender.groups.readings import Journal
     from extender.state import LiveCluster
 
@@ -23,6 +24,7 @@ __all__ = ["Releases"]
 class Releases:
     """Releases groups; `at_once`: each member by itself, since nothing can fail."""
 
+    waiting: WaitingMembers
     cluster: LiveCluster
     claims: Claims
     journal: Journal
@@ -55,12 +57,21 @@ class Releases:
             group.refused.clear()
             group.most.clear()
 
-    def is_held(self, group: Group, member: Member) -> bool:
-        """Whether the member's bind call is still to wait.
+    def is_released(self, uid: str) -> bool:
+        """Whether a member's Binding may be written now."""
+        found = self.waiting.find(uid)
+        return found is not None and found[1].stage is Stage.RELEASED
+
+    def is_held(self, uid: str) -> bool:
+        """Whether a member's bind call is still to wait.
 
         For the calls of others, and on a node whose kubelet aligns to NUMA nodes for the Bindings
         of members that were planned there before it: each was planned with what those leave.
         """
+        found = self.waiting.find(uid)
+        if found is None:
+            return False
+        group, member = found
         if member.plan is None or member.stage is not Stage.RELEASED:
             return member.stage is Stage.HELD
         node = member.plan.node
@@ -68,3 +79,9 @@ class Releases:
             one.number < member.number and one.plan is not None and one.plan.node == node
             for one in group.at(Stage.RELEASED)
         )
+
+    def leave(self, uid: str) -> None:
+        """A member's bind call ended before the group was released."""
+        found = self.waiting.find(uid)
+        if found is not None and found[1].stage is Stage.HELD:
+            found[1].stage = Stage.CLAIMED

@@ -8,6 +8,7 @@ from extender.groups.members.departed import Departed
 from extender.groups.members.group import Group, GroupKey, Member, Stage
 from extender.groups.members.member_counts import MemberCounts
 from extender.groups.members.owner_sizes import OwnerSizes
+from extender.groups.members.waiting_members import WaitingMembers
 from extender.groups.members.without_gpus import WithoutGpus
 
 __all__ = [
@@ -19,5 +20,6 @@ __all__ = [
     "MemberCounts",
     "OwnerSizes",
     "Stage",
+    "WaitingMembers",
     "WithoutGpus",
 ]

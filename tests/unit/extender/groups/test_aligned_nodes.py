@@ -42,7 +42,9 @@ def test_binds_wait_for_those_that_were_planned_before_them():
     assert all(isinstance(one, HoldBind) for one in holds.values())
     ids: list[set[str]] = []
     for i, uid in enumerate(uids):
-        assert [scene.groups.is_held(one) for one in uids[i:]] == [False] + [True] * (2 - i)
+        assert [scene.groups.releases.is_held(one) for one in uids[i:]] == [False] + [True] * (
+            2 - i
+        )
         write = scene.gateway.handle(BindHeld(holds[uid], scene.now_s))
         assert isinstance(write, WriteBinding)
         plan = decode_plan(write.annotations[names.PLAN])

@@ -62,7 +62,7 @@ def test_a_deleted_member_takes_all_claims_with_it(scene):
     assert isinstance(held, HoldBind)
     scene.lose("b")
     assert n_free(scene) == 16
-    assert not scene.groups.is_held("a")
+    assert not scene.groups.releases.is_held("a")
     assert scene.end(held).reason is Reason.GROUP_INCOMPLETE
     assert scene.filter("a").reason is Reason.GROUP_WAITING
 
@@ -127,7 +127,7 @@ def test_a_member_that_is_not_offered_its_node_is_planned_elsewhere(scene):
     held = scene.begin("a", node)
     others = [name for name in scene.names if name != node]
     assert scene.filter("b", *others, n_gpus=2).reason is Reason.GROUP_PLACING
-    assert scene.groups.is_held("a")
+    assert scene.groups.releases.is_held("a")
     assert scene.woken() == ["b"]
     again = scene.filter("b", *others, n_gpus=2)
     assert again.outcome is Outcome.OK

@@ -101,7 +101,7 @@ def test_a_member_beyond_the_size_that_is_deleted_does_not_hold_the_others(scene
     nodes = {uid: str(scene.node_of(uid)) for uid in "abc"}
     steps = [scene.begin(uid, nodes[uid]) for uid in "ab"]
     scene.lose("c")
-    assert not scene.groups.is_held("a")
+    assert not scene.groups.releases.is_held("a")
     assert all_bound([scene.end(step) for step in steps if isinstance(step, HoldBind)])
 
 
@@ -213,9 +213,9 @@ def test_a_binding_of_unknown_outcome_is_over_once_the_pod_has_changed_without_a
     scene.woken()
     assert (scene.groups.claim("a").node != nodes["a"]) is is_over
     assert isinstance(scene.begin("a", scene.groups.claim("a").node), HoldBind)
-    assert scene.groups.is_held("a")  # b is not certain either
+    assert scene.groups.releases.is_held("a")  # b is not certain either
     scene.begin("b", nodes["b"])
-    assert not scene.groups.is_held("a")
+    assert not scene.groups.releases.is_held("a")
     assert replay(scene.lines).difference is None
 
 
@@ -227,9 +227,9 @@ def test_devices_of_a_binding_of_unknown_outcome_are_kept_as_long_as_it_may_be_m
     scene.gateway.handle(BindAbandoned(write, "no answer", scene.now_s))
     assert scene.end(steps[1], is_accepted=False).outcome is Outcome.FAILED
     again = scene.begin("a", nodes["a"])
-    assert scene.groups.is_held("a")
+    assert scene.groups.releases.is_held("a")
     scene.lose("b")
-    assert not scene.groups.is_held("a")
+    assert not scene.groups.releases.is_held("a")
     assert scene.end(again).reason is Reason.GROUP_INCOMPLETE
     assert n_free(scene) == 28
     scene.pass_s(120.0)

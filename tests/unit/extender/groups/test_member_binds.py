@@ -56,7 +56,7 @@ def test_devices_that_fail_after_the_claim_are_replaced_before_anything_is_bound
     last = scene.begin("b", nodes["b"])
     assert isinstance(last, HoldBind)
     assert scene.end(held).reason is Reason.GROUP_INCOMPLETE
-    assert scene.groups.is_held("b")
+    assert scene.groups.releases.is_held("b")
     assert scene.woken() == ["a"]
     again = scene.begin("a", str(scene.node_of("a")))
     assert all_bound([scene.end(again), scene.end(last)])
@@ -78,7 +78,7 @@ def test_a_second_bind_call_while_the_first_is_held_fails(scene):
     nodes = claim_all(scene, "a", "b")
     held = scene.begin("a", nodes["a"])
     assert scene.begin("a", nodes["a"]).reason is Reason.UNDER_WAY
-    assert scene.groups.is_held("a")
+    assert scene.groups.releases.is_held("a")
     first = scene.end(held)
     assert first.reason is Reason.GROUP_INCOMPLETE
     late = scene.gateway.handle(BindHeld(held, scene.now_s))

@@ -304,7 +304,7 @@ class GroupsMachine(RuleBasedStateMachine):
         pods = self.scene.gateway.cluster.pods
         self.unknown = {uid for uid in self.unknown if pods.get(uid) is not None}
         for call in self.calls.values():
-            if self.scene.groups.is_released(call.uid) and call.uid not in self.released:
+            if self.scene.groups.releases.is_released(call.uid) and call.uid not in self.released:
                 self._check_release(call.uid)
         return found
 
@@ -324,7 +324,7 @@ class GroupsMachine(RuleBasedStateMachine):
         may_be = self.unknown
         if self.begun[group]:
             needed, may_be = min(needed, n_waiting), set(self.group_of)
-        released = {one for one in may_be if groups.is_released(one)}
+        released = {one for one in may_be if groups.releases.is_released(one)}
         n_here = sum(self.group_of[one] == group for one in self.calls.keys() | released)
         assert n_here >= needed, (group, n_bound, n_here, n_waiting)
 
@@ -352,7 +352,7 @@ class GroupsMachine(RuleBasedStateMachine):
     def _can_go_on(self, call: Call) -> bool:
         if not isinstance(call.step, HoldBind):
             return True
-        return not self.scene.groups.is_held(call.uid) or self.scene.now_s >= call.until_s
+        return not self.scene.groups.releases.is_held(call.uid) or self.scene.now_s >= call.until_s
 
     def _go_on(self, call: Call, end: str) -> None:
         step, now_s = call.step, self.scene.now_s
@@ -392,7 +392,7 @@ class GroupsMachine(RuleBasedStateMachine):
 
     def _claims(self, pod: FakePod) -> bool:
         groups = self.scene.groups
-        is_claimed = groups.claim(pod.uid) is not None and not groups.is_released(pod.uid)
+        is_claimed = groups.claim(pod.uid) is not None and not groups.releases.is_released(pod.uid)
         return is_claimed and pod.uid not in self.unknown
 
 
