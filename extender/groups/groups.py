@@ -74,9 +74,9 @@ class Groups:
 
     `near_bound` is for members that do not wait, `owned` for those whose size another object says,
     `reserved` for pods that are no members, `releases` for bind calls. `patience_s` of 0 reserves
-    nothing. `at_once`: no watch of pending pods runs, and nothing can fail between two Bindings (the
-    embedded cluster). Members count as soon as filter is called for them, which then plans, and no
-    bind is held.
+    nothing. `at_once`: no watch of pending pods runs, and nothing can fail between two Bindings
+    (the embedded cluster). Members count as soon as filter is called for them, which then plans,
+    and no bind is held.
     """
 
     def __init__(
