@@ -206,6 +206,7 @@ class Gateway:
             case events.PodsListed(pods):
                 for uid in cluster.pods.replace(pods):
                     self.engine.pod_ended(uid)
+                self.engine.groups.keep_bound(pod.uid for pod in pods)
                 for pod in pods:
                     self.engine.pod_bound(pod)
             case events.PodFetched(pod):

@@ -160,6 +160,11 @@ class Engine:
         """A watch shows a pod with a node."""
         self.unschedulable.forget(pod.uid)
         self.pod_groups.bound(pod.uid)
+        if pod.deletion_grace_s is not None:
+            # What is created now does not join those that are being deleted.
+            self.groups.depart(pod.uid)
+            self.groups.end_bound(pod.uid)
+            return
         if pod.plan is None or _GROUP_IN_PLAN not in pod.plan:
             self.groups.depart(pod.uid)
             self._bound_without_plan(pod)
@@ -168,13 +173,8 @@ class Engine:
             plan = decode_plan(pod.plan)
         except CodecError:
             return
-        if plan.group is None:
-            return
-        if pod.deletion_grace_s is None:
+        if plan.group is not None:
             self.groups.see_bound(pod.uid, pod.namespace, plan.group, plan.node)
-        else:  # what is created now does not join those that are being deleted
-            self.groups.depart(pod.uid)
-            self.groups.end_bound(pod.uid)
 
     def _bound_without_plan(self, pod: PodFacts) -> None:
         """A member without GPUs counts in the size of a group that is inferred.

@@ -188,6 +188,14 @@ class Groups:
         self._without_gpus.see(uid, key, is_bound=is_bound)
         self._review_key(key)
 
+    def keep_bound(self, uids: Iterable[str]) -> None:
+        """All pods with a node were seen: members without GPUs that are not among them are gone.
+
+        Of those with GPUs each has its `end_bound`.
+        """
+        for uid in self._without_gpus.bound - frozenset(uids):
+            self.end_bound(uid)
+
     def end_bound(self, uid: str) -> None:
         """A pod ended, or is gone."""
         self.owned.ended(self._without_gpus.end(uid))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Container
+    from collections.abc import Set as AbstractSet
 
     from extender.groups.members.group import GroupKey
 
@@ -26,6 +27,11 @@ class WithoutGpus:
         self._pending: dict[str, GroupKey] = {}
         self._bound: dict[str, GroupKey] = {}
         self._uids: dict[GroupKey, set[str]] = {}
+
+    @property
+    def bound(self) -> AbstractSet[str]:
+        """Those that have a node."""
+        return self._bound.keys()
 
     def see(self, uid: str, key: GroupKey, *, is_bound: bool) -> None:
         """A watch shows such a pod."""

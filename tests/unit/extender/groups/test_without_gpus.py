@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from extender.engine.events import PendingGone, PendingListed, PendingSeen, PodGone, PodSeen
+from extender.decision_log.replay import replay
+from extender.engine.events import (
+    PendingGone,
+    PendingListed,
+    PendingSeen,
+    PodGone,
+    PodSeen,
+    PodsListed,
+)
 from extender.protocol import Reason
 from tests.unit.extender.feeds import facts, whole
 from tests.unit.extender.group_scene import GroupScene
@@ -16,6 +24,7 @@ from tests.unit.extender.pods import pod
 LWS = "leaderworkerset.sigs.k8s.io/"
 LABELS = {f"{LWS}group-key": "k1"}
 ANNOTATIONS = {f"{LWS}size": "3"}
+BOUND = facts("leader", may_request=False, group_marks={**LABELS, **ANNOTATIONS})
 
 
 class Workers(GroupScene):
@@ -81,9 +90,8 @@ def test_it_may_come_after_the_others(scene):
 
 def test_it_still_counts_once_it_has_a_node(scene):
     """It leaves the watch of pending pods for that of assigned ones, in either order."""
-    bound = facts("leader", may_request=False, group_marks={**LABELS, **ANNOTATIONS})
     scene.see("leader", n_gpus=0)
-    scene.gateway.handle(PodSeen(bound))
+    scene.gateway.handle(PodSeen(BOUND))
     scene.gateway.handle(PendingGone("leader"))
     assert scene.groups.readings.counts(("default", "leaderworkerset/k1")) == (0, 0, 0)
     assert scene.tried() is None
@@ -102,6 +110,30 @@ def test_a_list_shows_who_is_still_there(scene):
     scene.see("leader", n_gpus=0)
     scene.gateway.handle(PendingListed((), scene.now_s))
     assert scene.tried() is Reason.GROUP_WAITING
+
+
+def test_one_that_is_being_deleted_does_not_count_beside_its_replacement(scene):
+    """A LeaderWorkerSet makes a group again under its name: less two, a part would start."""
+    scene.gateway.handle(PodSeen(BOUND))
+    scene.gateway.handle(PodSeen(replace(BOUND, resource_version="2", deletion_grace_s=30)))
+    scene.see("new leader", n_gpus=0)
+    scene.see("w1")
+    scene.filter("w1")
+    scene.woken()
+    assert scene.filter("w1").reason is Reason.GROUP_WAITING
+    assert scene.tried() is None
+    assert replay(scene.lines).difference is None
+
+
+@pytest.mark.parametrize(
+    ("listed", "reason"), [((), Reason.GROUP_WAITING), (("leader",), None)], ids=["gone", "there"]
+)
+def test_a_list_shows_who_still_has_a_node(scene, listed, reason):
+    """The end of one may be missed between two watches; it has no devices that would be freed."""
+    scene.gateway.handle(PodSeen(BOUND))
+    scene.gateway.handle(PodsListed(tuple(replace(BOUND, uid=uid) for uid in listed)))
+    assert scene.tried() is reason
+    assert replay(scene.lines).difference is None
 
 
 def test_the_size_that_is_shown_is_that_of_pods_with_gpus(scene):
