@@ -31,6 +31,10 @@ __all__ = ["Claims"]
 
 AVOIDED_S = 60.0
 """How long nodes are left out that members were not offered again and again."""
+MOST_S = 300.0
+"""How long it is remembered how many members nodes take, as kube-scheduler tries pods again at the
+latest: the CPU or memory that lacked there may be free by then, which no call shows, since each
+member alone is offered the node."""
 MAX_REPLANS = 3
 """After so many plans that a member could not follow, all claims are given back."""
 PLAN_PAUSE_S = 0.5
@@ -207,7 +211,7 @@ class Claims:
         if member.plan is not None and is_offered:
             group.refused.add(member.plan.node)
         elif member.plan is not None:
-            self._learn(group, member, member.plan.node)
+            self._learn(group, member, member.plan.node, now_s)
         self.give_back(member)
         group.n_replans += 1
         self.n_replans += 1
@@ -218,7 +222,7 @@ class Claims:
             group.refused.clear()
             self._fail(group, now_s, GIVE_UP_PAUSE_S)
 
-    def _learn(self, group: Group, member: Member, node: str) -> None:
+    def _learn(self, group: Group, member: Member, node: str, now_s: float) -> None:
         """What it says of a node that kube-scheduler does not offer it to a member.
 
         Where other members are there it takes no more of them, and those that are planned there and
@@ -232,6 +236,7 @@ class Claims:
             group.refused.add(node)
             return
         group.most[node] = n_there
+        group.most_end_s = group.most_end_s or now_s + MOST_S
         for one in untried:
             self.give_back(one)
 
@@ -277,6 +282,14 @@ class Claims:
             group.n_lapsed += 1
             self._fail(group, now_s, min(pause_s, MOST_GIVE_UP_PAUSE_S))
         group.claims_end_s = None
+        return True
+
+    def retry_nodes(self, group: Group, now_s: float) -> bool:
+        """Nodes that took few members are tried again after a time; whether it has come."""
+        if group.most_end_s is None or now_s < group.most_end_s:
+            return False
+        group.forget_refusals()
+        group.is_due = True
         return True
 
 

@@ -277,7 +277,8 @@ class Groups:
 
     def _expire(self, group: Group, now_s: float) -> bool:
         """Whether there is more that ends with time."""
-        if self._claims.expire(group, now_s):
+        is_over = self._claims.expire(group, now_s)
+        if self._claims.retry_nodes(group, now_s) or is_over:
             self._reconciler.add(group.key)
         for uid, member in tuple(group.members.items()):
             is_released = member.is_unsure or member.stage is Stage.RELEASED

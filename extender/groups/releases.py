@@ -53,9 +53,8 @@ class Releases:
             for member in kept:
                 member.stage = Stage.RELEASED
             self.journal.release(group, kept)
-            group.n_replans = group.n_failed = group.n_lapsed = 0
-            group.refused.clear()
-            group.most.clear()
+            group.n_failed = group.n_lapsed = 0
+            group.forget_refusals()
 
     def is_released(self, uid: str) -> bool:
         """Whether a member's Binding may be written now."""

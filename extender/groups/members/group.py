@@ -96,9 +96,9 @@ class Group:
     before every bind call had come, `n_lapsed` of these with their time.
     `claims_end_s` is None while nothing is claimed. `refused` are nodes that members were not
     offered, since `n_replans` plans; `avoided` are nodes that no member gets, until when. `most` is
-    how many members a node takes: more were not offered it. `sampled` are the nodes of all calls of
-    members that are sampled. `complete_s`: since when no member is missing. `level`, `domain` and
-    `value` are those of what is claimed.
+    how many members a node takes, until `most_end_s`: more were not offered it. `sampled` are the
+    nodes of all calls of members that are sampled. `complete_s`: since when no member is missing.
+    `level`, `domain` and `value` are those of what is claimed.
     """
 
     key: GroupKey
@@ -118,6 +118,7 @@ class Group:
     refused: set[str] = field(default_factory=set[str])
     avoided: dict[str, float] = field(default_factory=dict[str, float])
     most: dict[str, int] = field(default_factory=dict[str, int])
+    most_end_s: float | None = None
     sampled: OfferedNodes | None = None
     complete_s: float | None = None
     level: str = ""
@@ -168,8 +169,12 @@ class Group:
 
     @property
     def is_unsettled(self) -> bool:
-        """Whether something ends with time: claims, Bindings, members that no watch shows."""
-        return self.claims_end_s is not None or any(
+        """Whether something ends with time.
+
+        That are claims, Bindings, members that no watch shows, and what is known of nodes.
+        """
+        ends_s = self.claims_end_s, self.most_end_s
+        return ends_s != (None, None) or any(
             not one.is_watched or one.is_unsure or one.stage is Stage.RELEASED
             for one in self.members.values()
         )
@@ -222,6 +227,12 @@ class Group:
         self.is_due = True
         for member in self.members.values():
             member.offer, member.is_overdue, member.n_asked = None, True, 0
+
+    def forget_refusals(self) -> None:
+        """What kube-scheduler did not offer to members is tried again."""
+        self.n_replans, self.most_end_s = 0, None
+        self.refused.clear()
+        self.most.clear()
 
     def at(self, *stages: Stage) -> list[Member]:
         """The members at these stages, in the order in which they came."""

@@ -8,6 +8,7 @@ import pytest
 
 from extender.decision_log.replay import replay
 from extender.engine.events import NodeGone
+from extender.groups.claims import MOST_S
 from extender.protocol import Outcome, Reason
 from tests.unit.extender.group_scene import GroupScene, all_bound, claim_all, leaf, n_free
 
@@ -121,6 +122,29 @@ def test_members_share_nodes_after_all_where_there_is_no_other_place():
     scene.woken()
     nodes = [scene.groups.claim(uid).node for uid in uids]
     assert (nodes.count(first), nodes.count(other)) == (1, 4)
+
+
+def test_a_node_that_took_few_members_is_tried_again():
+    """A pod without GPUs had its CPU, and ended: each member alone was offered the node before."""
+    scene = GroupScene(*(leaf(f"n{i}", "S0") for i in range(2)))
+    scene.place("other", group="other")
+    (name,) = (one for one in scene.names if one != scene.where("other"))
+    fields = {"n_gpus": 2}
+    assert claim_all(scene, "a", "b", **fields)["a"] == name
+    assert scene.filter("b", scene.where("other"), **fields).reason is Reason.GROUP_PLACING
+
+    def nodes() -> set[str | None]:
+        scene.woken()
+        return {scene.node_of(uid, **fields) for uid in ("a", "b")}
+
+    scene.pass_s(1.0)
+    assert nodes() == {None}
+    scene.pass_s(MOST_S - 2.0)
+    assert nodes() == {None}
+    assert scene.status(KEY).reason is Reason.GROUP_NO_ROOM
+    scene.pass_s(1.0)
+    assert nodes() == {name}
+    assert replay(scene.lines).difference is None
 
 
 def test_a_group_whose_members_cannot_follow_pauses():
