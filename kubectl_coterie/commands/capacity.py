@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import TYPE_CHECKING
 
-from kubectl_coterie.commands.listing import Listing, list_and_watch
-from kubectl_coterie.commands.session_of import output_of, session_of
+from kubectl_coterie.commands.listing import Listing, none_found, run_list
 from kubectl_coterie.errors import CliError
 from kubectl_coterie.terminal import Column, Table, age
 from kubectl_coterie.text import capacity_headline, percent, sparkline
@@ -18,7 +16,7 @@ if TYPE_CHECKING:
 
     from kubectl_coterie.cluster import ReadApiClient, Session
     from kubectl_coterie.cluster.read_api import Json
-    from kubectl_coterie.terminal import Style
+    from kubectl_coterie.terminal import Output, Style
 
 __all__ = ["capacity_table", "run"]
 
@@ -36,24 +34,19 @@ def run(given: Namespace) -> int:
     if given.history is not None and not 1 <= given.history <= _MAX_HOURS:
         msg = f"--history is {given.history}, expected 1 to {_MAX_HOURS} hours"
         raise CliError(msg)
-    asyncio.run(_show(given))
-    return 0
+    return run_list(given, _listing)
 
 
-async def _show(given: Namespace) -> None:
-    output = output_of(given)
-    async with session_of(given) as session:
-        api = await session.read_api()
-        reader = _Reader(given, session, api)
-        listing = Listing(
-            read=reader.read,
-            table=capacity_table(output.style, time.time, hours=given.history),
-            name=lambda machine: f"machine/{machine['machine']}",
-            none="No GPU nodes found.",
-            key=lambda machine: (machine["machine"], machine["topology"], machine["resource"]),
-            headline=lambda: reader.headline,
-        )
-        await list_and_watch(listing, given, api, output)
+def _listing(given: Namespace, session: Session, api: ReadApiClient, output: Output) -> Listing:
+    reader = _Reader(given, session, api)
+    return Listing(
+        read=reader.read,
+        table=capacity_table(output.style, time.time, hours=given.history),
+        name=lambda machine: f"machine/{machine['machine']}",
+        none=none_found("GPU nodes found", None),
+        key=lambda machine: (machine["machine"], machine["topology"], machine["resource"]),
+        headline=lambda: reader.headline,
+    )
 
 
 class _Reader:

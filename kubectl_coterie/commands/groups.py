@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kubectl_coterie.commands.listing import Listing, labelled, list_and_watch, named
-from kubectl_coterie.commands.session_of import output_of, session_of
+from kubectl_coterie.commands.listing import Listing, labelled, named, none_found, run_list
 from kubectl_coterie.terminal import Column, Table, age
 from kubectl_coterie.text import group_domain, group_limit, group_reason, rate
 
@@ -18,7 +16,7 @@ if TYPE_CHECKING:
 
     from kubectl_coterie.cluster import ReadApiClient, Session
     from kubectl_coterie.cluster.read_api import Json
-    from kubectl_coterie.terminal import Style
+    from kubectl_coterie.terminal import Output, Style
 
 __all__ = ["group_table", "run"]
 
@@ -27,24 +25,18 @@ _COLOURS = {"Waiting": "yellow", "Claimed": "yellow"}
 
 def run(given: Namespace) -> int:
     """List them. Raises `CliError`."""
-    asyncio.run(_list(given))
-    return 0
+    return run_list(given, _listing)
 
 
-async def _list(given: Namespace) -> None:
-    output = output_of(given)
-    async with session_of(given) as session:
-        api = await session.read_api()
-        namespace = session.namespace
-        where = "" if namespace is None else f" in namespace {namespace}"
-        listing = Listing(
-            read=partial(_read, given, session, api),
-            table=group_table(output.style, time.time, has_namespace=namespace is None),
-            name=lambda group: f"group/{group['name']}",
-            none=f"No {'groups wait for GPUs' if given.waiting else 'groups found'}{where}.",
-            key=lambda group: (group["namespace"], group["name"]),
-        )
-        await list_and_watch(listing, given, api, output)
+def _listing(given: Namespace, session: Session, api: ReadApiClient, output: Output) -> Listing:
+    namespace = session.namespace
+    return Listing(
+        read=partial(_read, given, session, api),
+        table=group_table(output.style, time.time, has_namespace=namespace is None),
+        name=lambda group: f"group/{group['name']}",
+        none=none_found("groups wait for GPUs" if given.waiting else "groups found", namespace),
+        key=lambda group: (group["namespace"], group["name"]),
+    )
 
 
 async def _read(given: Namespace, session: Session, api: ReadApiClient) -> Sequence[Json]:

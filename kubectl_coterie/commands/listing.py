@@ -1,17 +1,20 @@
 """Lists of objects: printed once, or for as long as something changes.
 
-As kubectl's: a table, the objects as JSON or YAML, or their names; with `--watch` an object again
-when it has changed. Objects that are gone are not printed.
+A command that lists says what is in its list (`Listing`); the rest is the same for all of them. As
+kubectl's: a table, the objects as JSON or YAML, or their names; with `--watch` an object again when
+it has changed. Objects that are gone are not printed.
 """
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote as url_quote
 
 from kube.objects import object_at, text_at
+from kubectl_coterie.commands.session_of import output_of, session_of
 from kubectl_coterie.errors import CliError
 from topology.errors import quote
 
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
     from kubectl_coterie.cluster.read_api import Json
     from kubectl_coterie.terminal import Output, Table
 
-__all__ = ["Listing", "labelled", "list_and_watch", "named"]
+__all__ = ["Listing", "labelled", "named", "none_found", "run_list"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +45,30 @@ class Listing:
     headline: Callable[[], str] | None = None
 
 
-async def list_and_watch(
-    listing: Listing, given: Namespace, api: ReadApiClient, output: Output
-) -> None:
+def run_list(
+    given: Namespace, listing_of: Callable[[Namespace, Session, ReadApiClient, Output], Listing]
+) -> int:
     """Print the list, and with `--watch` what changes, until the stream ends.
 
-    Raises `CliError`.
+    `listing_of` makes the list of the command's options, its session, the read API and where it
+    prints. Raises `CliError`.
     """
+    asyncio.run(_list(given, listing_of))
+    return 0
+
+
+async def _list(
+    given: Namespace, listing_of: Callable[[Namespace, Session, ReadApiClient, Output], Listing]
+) -> None:
+    output = output_of(given)
+    async with session_of(given) as session:
+        api = await session.read_api()
+        await _list_and_watch(listing_of(given, session, api, output), given, api, output)
+
+
+async def _list_and_watch(
+    listing: Listing, given: Namespace, api: ReadApiClient, output: Output
+) -> None:
     rows = listing.table.sorted(await listing.read(), given.sort_by)
     if not rows and not output.is_data:
         sys.stderr.write(f"{listing.none}\n")
@@ -74,6 +94,11 @@ def _print(listing: Listing, rows: Sequence[Json], output: Output, *, has_header
         if listing.headline is not None and output.has_header and output.form != "name":
             output.print(listing.headline())
         output.rows(listing.table, rows, listing.name, has_header=has_header)
+
+
+def none_found(what: str, namespace: str | None) -> str:
+    """What to say of an empty list; `namespace` is None for all of them."""
+    return f"No {what}{'' if namespace is None else f' in namespace {namespace}'}."
 
 
 def named(kind: str, rows: Iterable[Json], names: Sequence[str]) -> list[Json]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kubectl_coterie.commands.listing import Listing, labelled, list_and_watch, named
-from kubectl_coterie.commands.session_of import output_of, session_of
+from kubectl_coterie.commands.listing import Listing, labelled, named, none_found, run_list
 from kubectl_coterie.terminal import Column, Table
 from kubectl_coterie.text import percent, rate
 
@@ -17,28 +15,23 @@ if TYPE_CHECKING:
 
     from kubectl_coterie.cluster import ReadApiClient, Session
     from kubectl_coterie.cluster.read_api import Json
-    from kubectl_coterie.terminal import Style
+    from kubectl_coterie.terminal import Output, Style
 
 __all__ = ["node_table", "run"]
 
 
 def run(given: Namespace) -> int:
     """List them. Raises `CliError`."""
-    asyncio.run(_list(given))
-    return 0
+    return run_list(given, _listing)
 
 
-async def _list(given: Namespace) -> None:
-    output = output_of(given)
-    async with session_of(given) as session:
-        api = await session.read_api()
-        listing = Listing(
-            read=partial(_read, given, session, api),
-            table=node_table(output.style),
-            name=lambda node: f"node/{node['name']}",
-            none="No GPU nodes found.",
-        )
-        await list_and_watch(listing, given, api, output)
+def _listing(given: Namespace, session: Session, api: ReadApiClient, output: Output) -> Listing:
+    return Listing(
+        read=partial(_read, given, session, api),
+        table=node_table(output.style),
+        name=lambda node: f"node/{node['name']}",
+        none=none_found("GPU nodes found", None),
+    )
 
 
 async def _read(given: Namespace, session: Session, api: ReadApiClient) -> Sequence[Json]:

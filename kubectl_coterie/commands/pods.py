@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kubectl_coterie.commands.listing import Listing, labelled, list_and_watch, named
-from kubectl_coterie.commands.session_of import output_of, session_of
+from kubectl_coterie.commands.listing import Listing, labelled, named, none_found, run_list
 from kubectl_coterie.terminal import Column, Table, age
 from kubectl_coterie.text import gpu_set, limit, percent, rate, short_reason, when_ended
 
@@ -18,7 +16,7 @@ if TYPE_CHECKING:
 
     from kubectl_coterie.cluster import ReadApiClient, Session
     from kubectl_coterie.cluster.read_api import Json
-    from kubectl_coterie.terminal import Style
+    from kubectl_coterie.terminal import Output, Style
 
 __all__ = ["pod_table", "run"]
 
@@ -29,24 +27,19 @@ _COLOURS = {_PENDING: "yellow", _DIFFERS: "red", _UNLOCATED: "yellow"}
 
 def run(given: Namespace) -> int:
     """List them. Raises `CliError`."""
-    asyncio.run(_list(given))
-    return 0
+    return run_list(given, _listing)
 
 
-async def _list(given: Namespace) -> None:
-    output = output_of(given)
-    async with session_of(given) as session:
-        api = await session.read_api()
-        namespace = session.namespace
-        where = "" if namespace is None else f" in namespace {namespace}"
-        listing = Listing(
-            read=partial(_read, given, session, api),
-            table=pod_table(output.style, time.time, has_namespace=namespace is None),
-            name=lambda pod: f"pod/{pod['name']}",
-            none=f"No {'pods wait for GPUs' if given.pending else 'pods with GPUs found'}{where}.",
-            key=lambda pod: (pod["namespace"], pod["name"], pod["uid"]),
-        )
-        await list_and_watch(listing, given, api, output)
+def _listing(given: Namespace, session: Session, api: ReadApiClient, output: Output) -> Listing:
+    namespace = session.namespace
+    what = "pods wait for GPUs" if given.pending else "pods with GPUs found"
+    return Listing(
+        read=partial(_read, given, session, api),
+        table=pod_table(output.style, time.time, has_namespace=namespace is None),
+        name=lambda pod: f"pod/{pod['name']}",
+        none=none_found(what, namespace),
+        key=lambda pod: (pod["namespace"], pod["name"], pod["uid"]),
+    )
 
 
 async def _read(given: Namespace, session: Session, api: ReadApiClient) -> Sequence[Json]:
