@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from extender.groups import predict
+from extender.groups import predict, value_json
 from topology.annotations import ANY_DOMAIN, Strength, decode_plan, pod_keys
 from topology.errors import CodecError, quote
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from extender.protocol import PodRequest
     from extender.state import LiveCluster
     from topology.annotations import Plan
-    from topology.groups import GroupValue
 
 __all__ = ["explain_group", "warn_of_level"]
 
@@ -75,7 +74,7 @@ def explain_group(
         "complete_since_s": group.complete_s,
         "level": level or None,
         "domain": domain or None,
-        **_figures(value),
+        **value_json(value),
         "reserved": _reserved(group),
         "members": _members(group, cluster),
     }
@@ -115,20 +114,6 @@ def _domain(plan: Plan) -> tuple[str, str]:
         return "", ""
     level, *path = plan.group.domain
     return level, "/".join(path)
-
-
-def _figures(value: GroupValue | None) -> Json:
-    if value is None:
-        return {"gbytes_per_s": None, "least_gbytes_per_s": None, "limited_by": None}
-    return {
-        "gbytes_per_s": _rounded(value.gbytes_per_s),
-        "least_gbytes_per_s": _rounded(value.least_gbytes_per_s),
-        "limited_by": None if value.limited_by is None else value.limited_by.value,
-    }
-
-
-def _rounded(figure: float | None) -> float | None:
-    return None if figure is None else round(figure, 3)
 
 
 def _plan(text: str | None) -> Plan | None:

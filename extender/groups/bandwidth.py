@@ -1,7 +1,8 @@
 """What a group's GPUs are worth together: NCCL all-reduce bus bandwidth over its nodes.
 
 It puts the plans of members beside the machine types of their nodes, and the value, which is
-`topology.groups.group_value`, beside what the members require. It chooses nothing.
+`topology.groups.group_value`, beside what the members require, and as JSON values. It chooses
+nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from topology.annotations import Plan
     from topology.groups import GroupValue
 
-__all__ = ["falls_short", "predict"]
+__all__ = ["falls_short", "predict", "value_json"]
 
 
 def predict(
@@ -59,6 +60,21 @@ def falls_short(value: GroupValue | None, requests: Iterable[PodRequest]) -> str
         f"the best place that was found has {value.least_gbytes_per_s:.1f} GB/s after the stated "
         f"error, at least {floor:g} are required"
     )
+
+
+def value_json(value: GroupValue | None) -> dict[str, object]:
+    """The value as an explanation and the read API show it; None where it is unknown."""
+    if value is None:
+        return {"gbytes_per_s": None, "least_gbytes_per_s": None, "limited_by": None}
+    return {
+        "gbytes_per_s": _rounded(value.gbytes_per_s),
+        "least_gbytes_per_s": _rounded(value.least_gbytes_per_s),
+        "limited_by": None if value.limited_by is None else value.limited_by.value,
+    }
+
+
+def _rounded(figure: float | None) -> float | None:
+    return None if figure is None else round(figure, 3)
 
 
 def _clique(node: str, domains: NodeDomains) -> str | None:

@@ -17,7 +17,7 @@ from topology.value import Limit, gpus_of
 if TYPE_CHECKING:
     from extender.snapshot import MachineType
 
-__all__ = ["SIZES", "Json", "SetFigures", "Worth"]
+__all__ = ["SIZES", "Json", "SetFigures", "Worth", "rounded"]
 
 Json = dict[str, object]
 
@@ -103,6 +103,11 @@ class SetFigures:
         """
         fitting = [n for size, n in zip(SIZES, placeable, strict=True) if size <= min(n_gpus, 4)]
         return 0 if not fitting or fitting[-1] else n_free
+
+
+def rounded(figure: float | None) -> float | None:
+    """To thousandths, as figures are shown; None stays."""
+    return None if figure is None else round(figure, 3)
 
 
 def _worth(value_gbytes_per_s: float, loss: float, limit: Limit) -> Worth:

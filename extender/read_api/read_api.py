@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from extender.read_api.cluster_table import ClusterTable
-from extender.read_api.figures import SIZES
+from extender.read_api.figures import SIZES, rounded
 from extender.read_api.groups import GroupTable
 from extender.read_api.machines import MachinesJson
 from extender.read_api.over_time import Changes, History
@@ -169,7 +169,7 @@ class ReadApi:
                         str(size): n for size, n in zip(SIZES, one.placeable, strict=True)
                     },
                     "stranded": one.n_stranded,
-                    "stranded_since_unix_s": _rounded(cluster.stranded_since_s.get(key)),
+                    "stranded_since_unix_s": rounded(cluster.stranded_since_s.get(key)),
                     "efficiency": one.efficiency,
                 }
                 for key, one in cluster.sums.items()
@@ -319,7 +319,3 @@ def _cut(
     page = keys[begin : begin + limit]
     n_remaining = len(keys) - begin - len(page)
     return page, page[-1] if n_remaining else None, n_remaining
-
-
-def _rounded(number: float | None) -> float | None:
-    return None if number is None else round(number, 3)

@@ -9,8 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from extender.groups import value_json
 from extender.groups.planning import common_domain
 from extender.protocol import Reason
+from extender.read_api.figures import rounded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -96,7 +98,7 @@ class _Row(NamedTuple):
             "node": self.node,
             "gpus": None if self.gpus is None else list(self.gpus),
             "size_gpus": self.size_gpus,
-            "since_unix_s": _rounded(self.since_s),
+            "since_unix_s": rounded(self.since_s),
         }
 
 
@@ -119,13 +121,13 @@ def group_json(facts: GroupFacts, value: GroupValue | None) -> Json:
         "n_missing": n_missing,
         **_why(facts, is_waiting=state == _WAITING),
         "first_since_unix_s": _first_since(rows),
-        "complete_since_unix_s": None if status is None else _rounded(status.complete_s),
+        "complete_since_unix_s": None if status is None else rounded(status.complete_s),
         "bound_since_unix_s": _bound_since(rows) if state == _BOUND else None,
         "level": level,
         "domain": domain,
         "n_nodes": len({row.node for row in rows if row.node is not None}),
         "n_gpus": sum(row.size_gpus or 0 for row in rows),
-        **_figures(value),
+        **value_json(value),
         "members": [row.json() for row in rows[:MAX_MEMBERS]],
         "members_left_out": max(len(rows) - MAX_MEMBERS, 0),
     }
@@ -173,13 +175,13 @@ def _why(facts: GroupFacts, *, is_waiting: bool) -> Json:
 
 def _first_since(rows: Sequence[_Row]) -> float | None:
     waits = (row.since_s for row in rows if row.state == _WAITING)
-    return _rounded(min((since_s for since_s in waits if since_s is not None), default=None))
+    return rounded(min((since_s for since_s in waits if since_s is not None), default=None))
 
 
 def _bound_since(rows: Sequence[_Row]) -> float | None:
     """When the last one was bound; None where that is not known of one."""
     known = [row.since_s for row in rows if row.since_s is not None]
-    return _rounded(max(known)) if len(known) == len(rows) else None
+    return rounded(max(known)) if len(known) == len(rows) else None
 
 
 def _domain(placed: Iterable[PlacedMember]) -> tuple[str | None, str | None]:
@@ -187,17 +189,3 @@ def _domain(placed: Iterable[PlacedMember]) -> tuple[str | None, str | None]:
     paths = {one.node: one.path for one in placed}
     level, *names = common_domain(list(paths.values())) or ("",)
     return (level, "/".join(names)) if names else (None, None)
-
-
-def _figures(value: GroupValue | None) -> Json:
-    if value is None:
-        return {"gbytes_per_s": None, "least_gbytes_per_s": None, "limited_by": None}
-    return {
-        "gbytes_per_s": _rounded(value.gbytes_per_s),
-        "least_gbytes_per_s": _rounded(value.least_gbytes_per_s),
-        "limited_by": None if value.limited_by is None else value.limited_by.value,
-    }
-
-
-def _rounded(figure: float | None) -> float | None:
-    return None if figure is None else round(figure, 3)
