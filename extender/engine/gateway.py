@@ -146,7 +146,8 @@ class Gateway:
         groups, unschedulable = self.engine.groups, self.engine.unschedulable
         if not groups.n_groups:
             self.cluster.domains.prepare()  # a first group need not wait for it
-        if not freed and not unschedulable.n_pods and not groups.n_groups:
+        is_waited = unschedulable.n_pods or groups.n_groups or groups.owned.has_alone
+        if not (freed or is_waited):
             return None
         unschedulable.change(freed, self.cluster, at_s)
         if freed and groups.n_groups:

@@ -77,6 +77,11 @@ class OwnedGroups:
         if group.members:
             self._review(group)
 
+    @property
+    def has_alone(self) -> bool:
+        """Whether `take_alone` has a pod."""
+        return bool(self._alone)
+
     def take_alone(self) -> list[PodRequest]:
         """Pods that were refused as members and are none, since the last call: to be woken."""
         alone, self._alone = self._alone, []

@@ -146,6 +146,17 @@ def test_a_replica_that_places_no_groups_wakes_none(scene):
     assert scene.woken() == []
 
 
+def test_the_last_members_that_wait_are_woken_when_they_are_no_group(scene):
+    """After a start nothing else may wait: kube-scheduler tried them before, and filter did not."""
+    scene.woken()
+    scene.relist("w0", "w1")
+    scene.woken()
+    scene.read(None)
+    assert scene.woken() == ["w0", "w1"]
+    assert scene.woken() == []
+    assert replay(scene.lines).difference is None
+
+
 def test_pods_whose_siblings_were_placed_alone_never_wait_for_these(scene):
     """The Job may be readable later: two of four would then wait for two that have nodes."""
     scene.read(None)
