@@ -3,7 +3,9 @@
 The nodes that a call names are those that the member may be planned to. kube-scheduler may look at
 a sample of the nodes only: that is so where two calls name as many nodes, but others; then those of
 all calls count. A node that is left out of a call is no place for the member, but of one that may
-be a sample only where the next call leaves it out too, or names the very same nodes.
+be a sample only where the next call leaves it out too, or names the very same nodes. So of one that
+names the pod's nominated node alone: kube-scheduler tries that first, and names all in the next
+call of the same cycle (1.36, schedule_one.go, evaluateNominatedNode).
 
 kube-scheduler calls for one member after the other. Where pods leave a node it names that node for
 the first of them, and a plan is made before it comes to the last: with the nodes of old calls only
@@ -39,11 +41,13 @@ def answer_call(
     if plan is None:
         member.answered, member.n_told = group.refusal, 0
         return group.refusal
+    member.answered = None
     is_offered, is_intact = offer.has(plan.node), claims.is_intact(member)
     if is_offered and is_intact:
         return plan
     if member.stage is Stage.CLAIMED and not member.is_unsure:
-        if is_intact and offer.may_be_sample and not is_known:
+        is_part = offer.may_be_sample or offer.is_only(member.request.nominated_node)
+        if is_intact and is_part and not is_known:
             member.filtered_s = None  # it is woken for another call, which may name the node
         else:
             claims.replan(group, member, now_s, is_offered=is_offered)

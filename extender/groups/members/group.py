@@ -52,8 +52,8 @@ class Member:
     since its claim. `is_overdue`: it was pending before we could see calls for it, and
     kube-scheduler may not try it by itself. `woken_s` is when it was last woken, `n_asked` how
     often without a claim. `is_unsure`: a Binding of its plan may have been written; the plan is
-    kept until that is known. `answered` is the reason that its last call was answered with, and
-    `n_told` how often it was woken for another one since.
+    kept until that is known. `answered` is the reason that its last call was answered with, None
+    where it has a claim, and `n_told` how often it was woken for another one since.
     """
 
     request: PodRequest

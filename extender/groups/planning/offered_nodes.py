@@ -36,6 +36,10 @@ class OfferedNodes:
         position = self.node_index.positions.get(node)
         return position is not None and bool(self.is_named[position])
 
+    def is_only(self, node: str | None) -> bool:
+        """Whether this node was named alone."""
+        return node is not None and self.has(node) and int(self.is_named.sum()) == 1
+
     def is_same(self, other: OfferedNodes) -> bool:
         """Whether both calls named the same nodes, of the same ones."""
         return self is other or (

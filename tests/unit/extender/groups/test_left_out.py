@@ -73,6 +73,25 @@ def test_where_two_calls_differ_at_equal_size_the_nodes_of_both_count():
     assert scene.filter(one, *second, size=104).outcome is Outcome.OK
 
 
+@pytest.mark.parametrize("is_only", [False, True], ids=["one of several", "the only one"])
+def test_a_nominated_node_is_tried_before_the_others(is_only):
+    """kube-scheduler names it alone first: what it leaves out there it names in the next call."""
+    scene = GroupScene()
+    nodes = claim_all(scene, "a", "b")
+    other = next(name for name in scene.names if name not in nodes.values())
+    manifest = scene.manifest("a")
+    manifest["status"]["nominatedNodeName"] = other
+    assert scene.call(manifest, other).reason is Reason.GROUP_PLACING
+    assert scene.groups.claim("a").node == nodes["a"]
+    if is_only:
+        assert scene.call(manifest, other).reason is Reason.GROUP_PLACING
+        scene.woken()
+        assert scene.groups.claim("a").node == other
+    else:
+        assert json.loads(scene.call(manifest).body)["NodeNames"] == [nodes["a"]]
+    assert replay(scene.lines).difference is None
+
+
 def test_a_node_that_is_not_in_the_call_is_never_named():
     """kube-scheduler would end the pod's cycle with an error."""
     scene = GroupScene()
