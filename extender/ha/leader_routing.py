@@ -5,7 +5,8 @@ the scheduler waits.
 
 So are filter calls for members of a group, since what is claimed for them is known to the holder
 alone. Filter stands in the scheduler's serial cycle: such a call waits for no holder, is given
-`MEMBER_FILTER_S`, and after a holder that did not answer in time the next calls fail at once.
+`MEMBER_FILTER_S`, and after a holder that did not answer in time the next calls fail at once, for a
+longer time with each that it does not answer.
 """
 
 from __future__ import annotations
@@ -37,6 +38,9 @@ milliseconds. No pod of the scheduler is placed meanwhile."""
 SILENT_S = 5.0
 """How long a holder that did not answer is not called about members again. kube-scheduler retries
 a pod that got an error after 1 to 10 s."""
+MOST_SILENT_S = 30.0
+"""The same for one that has not answered for long, doubled from `SILENT_S` on: a holder that renews
+its Lease and cannot be reached would cost all pods of the scheduler 2 s in each 7."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,15 @@ class Peers:
 
     replicas: Replicas
     peer: Peer
+
+
+@dataclass(frozen=True, slots=True)
+class _Silence:
+    """A holder that did not answer, and until when it is not called."""
+
+    holder: str
+    pause_s: float
+    until_s: float
 
 
 class LeaderRouter:
@@ -76,7 +89,7 @@ class LeaderRouter:
         self._total_s = total_s
         self._timer = timer
         self._peers = peers
-        self._silent: tuple[str, float] | None = None
+        self._silence: _Silence | None = None
 
     async def bind(self, body: bytes, forwarded: ForwardedCall | None = None) -> TimedAnswer:
         """Answer a bind call."""
@@ -101,8 +114,8 @@ class LeaderRouter:
         timeout_s = min(self._total_s, MEMBER_FILTER_S)
         sent = self._peers.peer.forward(holder, Verb.FILTER.value, body, timeout_s=timeout_s)
         answer = await self._answer_of(Verb.FILTER, holder, sent)
-        is_silent = answer.outcome is not Outcome.FORWARDED
-        self._silent = (holder, self._timer() + SILENT_S) if is_silent else None
+        has_answered = answer.outcome is Outcome.FORWARDED
+        self._silence = None if has_answered else self._silence_of(holder)
         return answer
 
     async def read_pod(self, namespace: str, name: str) -> bytes | None:
@@ -150,10 +163,17 @@ class LeaderRouter:
         return Answer(verb, Outcome.FORWARDED, answer, generation, detail=f"forwarded to {holder}")
 
     def _is_silent(self, holder: str) -> bool:
-        if self._silent is None:
-            return False
-        silent, until_s = self._silent
-        return silent == holder and self._timer() < until_s
+        one = self._silence
+        return one is not None and one.holder == holder and self._timer() < one.until_s
+
+    def _silence_of(self, holder: str) -> _Silence:
+        """From now on; the end of calls that were sent side by side counts once."""
+        before, now_s, pause_s = self._silence, self._timer(), SILENT_S
+        if before is not None and before.holder == holder:
+            if now_s < before.until_s:
+                return before
+            pause_s = min(2 * before.pause_s, MOST_SILENT_S)
+        return _Silence(holder, pause_s, now_s + pause_s)
 
     def _without_holder(self, verb: Verb, why: str) -> Answer:
         detail = f"{Reason.NO_HOLDER.value}: {why}"

@@ -117,7 +117,8 @@ def _filter(at_once: Handler, verbs: Verbs, deps: Dependencies) -> Handler:
 
     While any group waits other pods are the holder's too, which alone knows the devices that are
     claimed: else they would be named nodes on which every bind fails. So with a patience, for the
-    nodes that are reserved. Where it does not answer, they are answered here.
+    nodes that are reserved. Where it does not answer, they are answered here: time and log of such
+    an answer have what the scheduler waited for the holder, and why in vain.
     """
     rules, groups = deps.gateway.engine.rules, deps.gateway.engine.groups
     keys = member_keys(rules.group_kinds)
@@ -127,7 +128,8 @@ def _filter(at_once: Handler, verbs: Verbs, deps: Dependencies) -> Handler:
         answer = await verbs.filter_member(body, _hop(call))
         is_answered = answer is not None and answer.outcome is Outcome.FORWARDED
         if answer is None or not (is_answered or may_be_member(body, keys)):
-            return answer_now(Verb.FILTER, body, deps)
+            in_vain = "" if answer is None else f"answered here, {answer.detail}"
+            return answer_now(Verb.FILTER, body, deps, start_s=start_s, in_vain=in_vain)
         _tell(deps, answer, deps.timer() - start_s)
         return _reply(answer)
 
@@ -171,11 +173,21 @@ def _hop(call: VerbRequest) -> ForwardedCall | None:
     return ForwardedCall(by, left_s)
 
 
-def answer_now(verb: Verb, body: bytes, deps: Dependencies) -> VerbResponse:
-    """Answer a verb that waits for nothing remote; counted and logged like every answer."""
-    start_s = deps.timer()
+def answer_now(
+    verb: Verb,
+    body: bytes,
+    deps: Dependencies,
+    *,
+    start_s: float | None = None,
+    in_vain: str = "",
+) -> VerbResponse:
+    """Answer a verb that waits for nothing remote; counted and logged like every answer.
+
+    `start_s` is when the call came, where that was before; `in_vain` says what was waited for.
+    """
+    start_s = deps.timer() if start_s is None else start_s
     answer = deps.gateway.handle(VerbCalled(verb, body, deps.clock()))
-    _tell(deps, answer, deps.timer() - start_s)
+    _tell(deps, answer, deps.timer() - start_s, in_vain=in_vain)
     return _reply(answer)
 
 
@@ -194,21 +206,28 @@ def _reply(answer: Answer) -> VerbResponse:
 
 
 def _tell(
-    deps: Dependencies, answer: Answer, seconds: float, timed: TimedAnswer | None = None
+    deps: Dependencies,
+    answer: Answer,
+    seconds: float,
+    timed: TimedAnswer | None = None,
+    *,
+    in_vain: str = "",
 ) -> None:
     deps.metrics.observe(answer, seconds)
     if deps.logs_answers:
-        _log(deps, answer, seconds, timed)
+        _log(deps, answer, seconds, timed, in_vain)
     if deps.on_answer is not None:
         deps.on_answer(answer, timed.plan_text if timed else None)
 
 
-def _log(deps: Dependencies, answer: Answer, seconds: float, timed: TimedAnswer | None) -> None:
+def _log(
+    deps: Dependencies, answer: Answer, seconds: float, timed: TimedAnswer | None, in_vain: str
+) -> None:
     fields: dict[str, object] = {
         "verb": answer.verb.value,
         "outcome": answer.outcome.value,
         "reason": answer.reason.label if answer.reason else None,
-        "detail": answer.detail,
+        "detail": "; ".join(filter(None, (answer.detail, in_vain))),
         "pod": answer.pod,
         "pod_uid": answer.pod_uid,
         "node": answer.node,

@@ -87,14 +87,17 @@ def alerts() -> list[str]:
 
 
 def test_alerts_are_expressions_of_promql():
-    """As far as they use it: a vector, perhaps its increase, aggregated, against a number."""
+    """As far as they use it: a vector, its increase or a quantile, aggregated, against a number."""
     matchers = r'\{\w+!?="\w*"(?:, \w+!?="\w*")*\}'
     vector = rf"[a-z]\w*(?:{matchers})?"
     rate = rf"increase\({vector}\[\d+[smh]\]\)"
     whole = rf"(?:sum|max)(?: by \(\w+(?:, \w+)*\) )?\((?:{rate}|{vector})\)"
     compared = rf"(?:time\(\) - )?(?:{whole}|{vector})(?: - time\(\))? (?:==|>|<) \d+"
-    wrong = [one for one in alerts() if not re.fullmatch(rf"{compared}|absent\({vector}\)", one)]
-    assert (len(alerts()), wrong) == (15, [])
+    rates = r'rate\([a-z]\w*_bucket\{\w+=~"\w+(?:\\\|\w+)*"\}\[\d+m\]\)'
+    quantile = rf"histogram_quantile\(0\.\d+, sum by \(\w+, le\) \({rates}\)\) > \d+(?:\.\d+)?"
+    forms = rf"{compared}|absent\({vector}\)|{quantile}"
+    wrong = [one for one in alerts() if not re.fullmatch(forms, one)]
+    assert (len(alerts()), wrong) == (16, [])
 
 
 def test_gauges_of_the_cluster_are_aggregated_by_max():

@@ -68,6 +68,7 @@ class Case:
 
 
 LOOKUPS = "identity_lookup_duration_seconds_count"
+DURATION = "request_duration_seconds_bucket"
 BUCKET = "call_duration_seconds_bucket"
 SLOW = {**GPU, "verb": "Allocate"}
 UNAVAILABLE = "kube_daemonset_status_number_unavailable"
@@ -130,6 +131,18 @@ CASES = {
         | extender("answers_total", "0+9x60", "0+9x60", verb="bind", outcome="ok", reason="")
         | extender("answers_total", "0x20 64x60", "0x60", **GROUP_INCOMPLETE),
         {"verb": "filter", "reason": "stale"},
+    ),
+    "CoterieExtenderSlow": Case(
+        extender(DURATION, "0+95x60", "0+100x60", verb="filter", le="1.0")
+        | extender(DURATION, "0+100x60", "0+100x60", verb="filter", le="5.0")
+        | extender(DURATION, "0+100x60", "0+100x60", verb="filter", le="+Inf"),
+        extender(DURATION, "0+100x60", "0+100x60", verb="filter", le="0.005")
+        | extender(DURATION, "0+100x60", "0+100x60", verb="filter", le="+Inf")
+        | extender(DURATION, "0+1x60", "0+1x60", verb="bind", le="1.0")
+        | extender(DURATION, "0+9x60", "0+9x60", verb="bind", le="5.0")
+        | extender(DURATION, "0+9x60", "0+9x60", verb="bind", le="+Inf"),
+        {"verb": "filter"},
+        begins_min=1,
     ),
     "CoterieExtenderEventsLost": Case(
         extender("events_total", "0x20 1x60", "0x60", result="dropped"),

@@ -239,6 +239,50 @@ def test_a_holder_that_did_not_answer_is_not_called_for_every_member():
     assert len(others.forwarded) == 4
 
 
+def test_a_holder_that_stays_silent_is_called_less_and_less():
+    """Each call in vain stops the scheduler for two seconds; at the end one in half a minute."""
+
+    async def go() -> list[float]:
+        called_s: list[float] = []
+        while time.now_s < 150.0:
+            n_before = len(others.forwarded)
+            await router.filter_member(b"body")
+            if len(others.forwarded) > n_before:
+                called_s.append(time.now_s)
+            time.now_s += 1.0
+        return called_s
+
+    time = FakeTime()
+    others = Others(time, holder="http://b", answer=PeerError("no route"))
+    router = verbs(Local(), others, time)
+    time.now_s = 0.0
+    assert asyncio.run(go()) == [0.0, 5.0, 15.0, 35.0, 65.0, 95.0, 125.0]
+
+
+def test_calls_side_by_side_that_end_in_vain_count_once():
+    """Two schedulers call at the same time, and both wait."""
+
+    async def go() -> None:
+        others.answer = PeerError("no route")
+        await asyncio.gather(router.filter_member(b"a"), router.filter_member(b"b"))
+        time.now_s += 5.0
+        others.answer = b"{}"
+        answer = await router.filter_member(b"c")
+        assert answer is not None
+        assert answer.outcome is Outcome.FORWARDED
+
+    class Slow(Others):
+        async def forward(self, url: str, verb: str, body: bytes, *, timeout_s: float) -> bytes:
+            await asyncio.sleep(0)
+            return await super().forward(url, verb, body, timeout_s=timeout_s)
+
+    time = FakeTime()
+    others = Slow(time, holder="http://b")
+    router = verbs(Local(), others, time)
+    asyncio.run(go())
+    assert len(others.forwarded) == 3
+
+
 def test_a_pod_is_read_for_its_explanation():
     """As the API server has it."""
     reads = verbs(Local())

@@ -17,24 +17,27 @@ from extender.observe import ExtenderMetrics
 from extender.protocol import Answer, Outcome, Verb, messages, parse_pod
 from tests.unit.extender.engines import engine
 from tests.unit.extender.pods import args, pod
-from tests.unit.extender.shells import Log
+from tests.unit.extender.shells import FakeTime, Log
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 NODES = ["dgx-1-v100-0"]
+HOLDER_S = 2.0
 MEMBER = args(pod(1, group="g", group_size="2"), NODES)
 
 
 class Elsewhere:
     """The replicas as the routes see them."""
 
-    def __init__(self, answer: Answer | None) -> None:
+    def __init__(self, answer: Answer | None, time: FakeTime | None = None) -> None:
         self.answer = answer
+        self.time = time or FakeTime()
         self.calls: list[tuple[bytes, ForwardedCall | None]] = []
 
     async def filter_member(self, body: bytes, forwarded: ForwardedCall | None = None) -> Any:
         self.calls.append((body, forwarded))
+        self.time.now_s += HOLDER_S
         return self.answer
 
     async def bind(self, body: bytes, forwarded: ForwardedCall | None = None) -> Any:
@@ -53,9 +56,14 @@ def post(
     headers: Any = None,
     *,
     waiting: Mapping[str, Any] | None = None,
+    told: list[Answer] | None = None,
     **rules: Any,
 ) -> tuple[httpx.Response, Log]:
-    """One filter call, and what was logged; `waiting` is a member that the watch has shown."""
+    """One filter call, and what was logged; `waiting` is a member that the watch has shown.
+
+    `told` gets the answers that Events are made from.
+    """
+    answers = [] if told is None else told
     here, log = engine(**rules), Log()
     if waiting is not None:
         member = messages.decode(messages.WirePod, json.dumps(waiting).encode())
@@ -66,10 +74,11 @@ def post(
             metrics=ExtenderMetrics(here),
             log=log,
             clock=lambda: 0.0,
-            timer=lambda: 0.0,
+            timer=elsewhere.time,
             body_limit_bytes=100_000,
             is_ready=lambda: True,
             verbs=elsewhere,
+            on_answer=lambda answer, _plan: answers.append(answer),
         )
     )
 
@@ -143,3 +152,24 @@ def test_where_the_holder_does_not_answer_only_members_wait(body, is_here):
     response, _ = post(Elsewhere(failed), body, group_patience_s=60.0)
     assert (response.json().get("NodeNames") == NODES) is is_here
     assert (response.json().get("Error") == "no holder") is not is_here
+
+
+def test_the_wait_for_a_holder_that_does_not_answer_shows():
+    """No pod of the scheduler is placed meanwhile, and the time here is a millisecond."""
+    why = "no replica that may bind can be reached: replica http://b cannot be reached"
+    failed = Answer(Verb.FILTER, Outcome.FAILED, b'{"Error":"no holder"}', 1, detail=why)
+    _, log = post(Elsewhere(failed), args(pod(1), NODES), group_patience_s=60.0)
+    (line,) = [one for one in log.lines if one["event"] == "answered"]
+    assert (line["outcome"], line["ms"]) == ("ok", 1000 * HOLDER_S)
+    assert line["detail"] == f"answered here, {why}"
+
+
+def test_a_users_mistake_is_told_beside_the_holder_that_does_not_answer():
+    """In the log alone: the Event on the pod must be the same each time."""
+    failed = Answer(Verb.FILTER, Outcome.FAILED, b"{}", 1, detail="b is silent")
+    told: list[Answer] = []
+    body = args(pod(1, affinity="near"), NODES)
+    _, log = post(Elsewhere(failed), body, told=told, group_patience_s=60.0)
+    (answer,) = told
+    assert "affinity" in answer.detail
+    assert log.lines[-1]["detail"] == f"{answer.detail}; answered here, b is silent"
