@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from extender.bind import BindPlanner, Binds, MemberBinds
+from extender.engine.assigned_pods import show_assigned
 from extender.engine.call_reader import CallReader, read_bare_pod, why_unreadable
 from extender.engine.explain import explain_bound, explain_pod
 from extender.engine.explain_group import explain_group, warn_of_level
@@ -34,13 +35,10 @@ from extender.protocol import (
     RecentPods,
     Verb,
     failure,
-    inferred_group,
     parse_pod,
     responses,
 )
 from extender.unschedulable import UnschedulablePod, UnschedulablePool
-from topology.annotations import decode_plan
-from topology.errors import CodecError
 from topology.model import names
 
 if TYPE_CHECKING:
@@ -54,8 +52,6 @@ if TYPE_CHECKING:
     from kube.objects import PodFacts
 
 __all__ = ["Engine"]
-
-_GROUP_IN_PLAN = '"group"'
 
 
 class Engine:
@@ -160,31 +156,7 @@ class Engine:
         """A watch shows a pod with a node."""
         self.unschedulable.forget(pod.uid)
         self.pod_groups.bound(pod.uid)
-        if pod.deletion_grace_s is not None:
-            # What is created now does not join those that are being deleted.
-            self.groups.depart(pod.uid)
-            self.groups.end_bound(pod.uid)
-            return
-        if pod.plan is None or _GROUP_IN_PLAN not in pod.plan:
-            self.groups.depart(pod.uid)
-            self._bound_without_plan(pod)
-            return
-        try:
-            plan = decode_plan(pod.plan)
-        except CodecError:
-            return
-        if plan.group is not None:
-            self.groups.see_bound(pod.uid, pod.namespace, plan.group, plan.node)
-
-    def _bound_without_plan(self, pod: PodFacts) -> None:
-        """A member without GPUs counts in the size of a group that is inferred.
-
-        So does one that was placed as a pod without a group.
-        """
-        marks = pod.group_marks
-        wish = inferred_group(marks, marks, self.rules.group_kinds) if marks else None
-        if wish is not None and (wish.counts_all or pod.plan is not None):
-            self.groups.see_without_gpus(pod.uid, (pod.namespace, wish.name), is_bound=True)
+        show_assigned(pod, self.groups, self.rules.group_kinds)
 
     def bind_answered(self, answer: Answer) -> None:
         """A bind call ended."""
@@ -200,31 +172,23 @@ class Engine:
         self._recent_pods.remember(request)
         if request.shape is None:
             self.unschedulable.forget(request.uid)
-            names = requested.names(self.cluster.snapshot.node_index)
-            body = responses.encode_filter([json.dumps(name) for name in names])
-            return self._answer(
-                Verb.FILTER, request, body, n_nodes=len(requested), n_named=len(requested)
-            )
+            return self._name_all(request, requested)
         if request.waits_for_others:
             return self._filter_member(request, requested, now_s)
-        snapshot = self.cluster.snapshot_for(request)
         if request.pod_group and request.uid:
             budget, choose = None, partial(self._choose_nodes, request, requested)
             filtered = filter_sibling(request, now_s, choose, self.pod_groups, self._rater)
         else:
+            snapshot = self.cluster.snapshot_for(request)
             filtered = self._choose_nodes(request, requested, snapshot, budget=budget)
         n_deferred = 0 if budget is None else budget.n_deferred
         if n_deferred and not filtered.n_feasible:
-            # A refusal might be wrong, and the pod would wait for minutes.
-            detail = f"{Reason.NOT_RATED.value}: {n_deferred} kinds of nodes left"
-            answer = self.failure(Verb.FILTER, Reason.NOT_RATED, detail)
-            return replace(
-                answer, pod=request.full_name, pod_uid=request.uid, n_deferred=n_deferred
-            )
+            return self._fail_unrated(request, n_deferred)
         waited = self.unschedulable.pod(request.uid) if filtered.n_feasible else None
         self._note_rejection(request, requested, filtered.main_reason, now_s)
+        node_index = self.cluster.snapshot_of(request.resource).node_index
         self._calls.requests.expect(
-            read.request, filtered.names_json, filtered.positions, snapshot.node_index
+            read.request, filtered.names_json, filtered.positions, node_index
         )
         body = responses.encode_filter(
             filtered.names_json,
@@ -244,6 +208,20 @@ class Engine:
         if waited is None:
             return answer
         return replace(answer, waited_s=now_s - waited.since_s, waited_for=waited.reason)
+
+    def _name_all(self, request: PodRequest, requested: RequestedNodes) -> Answer:
+        """A pod without GPUs may have any node."""
+        names = requested.names(self.cluster.snapshot.node_index)
+        body = responses.encode_filter([json.dumps(name) for name in names])
+        return self._answer(
+            Verb.FILTER, request, body, n_nodes=len(requested), n_named=len(requested)
+        )
+
+    def _fail_unrated(self, request: PodRequest, n_deferred: int) -> Answer:
+        """A refusal might be wrong, and the pod would wait for minutes."""
+        detail = f"{Reason.NOT_RATED.value}: {n_deferred} kinds of nodes left"
+        answer = self.failure(Verb.FILTER, Reason.NOT_RATED, detail)
+        return replace(answer, pod=request.full_name, pod_uid=request.uid, n_deferred=n_deferred)
 
     def _choose_nodes(
         self,
