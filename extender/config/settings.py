@@ -162,7 +162,7 @@ class ExtenderSettings(ConnectionSettings):
             "before nodes of one domain are reserved for it: other pods of its priority or less "
             "are refused there until it is placed, and pods that run there go on. At most 4 groups "
             "have nodes reserved at a time. 0, the default, reserves nothing: large groups may "
-            "wait very long where smaller pods keep coming, and nobody else waits for them.",
+            "wait very long where smaller pods keep coming, and no other pod waits for them.",
         ),
     ] = 0.0
     keep_domains_whole: Annotated[

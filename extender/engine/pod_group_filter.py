@@ -1,7 +1,7 @@
 """Filter for a member of one of Kubernetes' own groups: one node, beside and near its siblings.
 
-kube-scheduler calls it in cycles that it undoes, of which it tells nothing else; with one node
-named it is known where it counts the member (`extender.groups.pod_group_cycle`). The node is the
+kube-scheduler calls it in cycles that it undoes, and shows no more of them; with one node named
+it is known where it counts the member (`extender.groups.pod_group_cycle`). The node is the
 best one by the scores of prioritize, in the nearest domain around the siblings that has one. Where
 there is none the answer is that of every pod, with a reason for each node. States are rated without
 a budget, as for other groups: one member's error for want of time would end the cycle of all.

@@ -11,7 +11,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from extender.groups.bandwidth import falls_short, predict
-from extender.groups.members.group import NO_ROOM, Stage
+from extender.groups.members.group import NO_PLACE, Stage
 from extender.groups.planning import JointPlan, JointPlanner, Near
 from extender.protocol import Reason
 from extender.state import DeviceState
@@ -47,7 +47,6 @@ GIVE_UP_PAUSE_S = 5.0
 others may have the devices meanwhile. Doubled each time that claims ended with their time."""
 MOST_GIVE_UP_PAUSE_S = 300.0
 """The longest of these pauses, which is five times as long as devices are claimed."""
-_NO_PLACE = NO_ROOM | {Reason.GROUP_NEVER}
 _OPEN = Stage.CLAIMED, Stage.HELD
 _MOST_DOUBLINGS = 10
 
@@ -146,7 +145,7 @@ class Claims:
 
     def freed(self, group: Group, n_devices: int) -> None:
         """At most so many devices came free: a group that found no room may have it now."""
-        if group.refusal not in _NO_PLACE:
+        if group.refusal not in NO_PLACE:
             return
         group.is_due = True
         group.n_freed += n_devices

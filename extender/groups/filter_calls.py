@@ -39,7 +39,7 @@ def answer_call(
         _take(claims, group, member, offer)
     plan = member.plan
     if plan is None:
-        member.answered, member.n_told = group.refusal, 0
+        member.answered, member.n_updates = group.refusal, 0
         return group.refusal
     member.answered = None
     is_offered, is_intact = offer.has(plan.node), claims.is_intact(member)

@@ -1,4 +1,4 @@
-"""What the bound members of a group say of one more: which nodes are near, and its plan's group.
+"""Which nodes are near the bound members of a group, and the group in the plan of one more.
 
 For groups without a size, whose members do not wait for each other, and for a member that is bound
 without a claim. It chooses nothing.

@@ -16,7 +16,7 @@ MAX_DEPARTED = 100_000
 
 
 class Departed:
-    """Their uids, since when; None where no time was heard of since."""
+    """Their uids, since when; None where no time has passed since."""
 
     def __init__(self) -> None:
         self._since_s: dict[str, float | None] = {}

@@ -14,12 +14,14 @@ if TYPE_CHECKING:
     from topology.annotations import Plan
     from topology.groups import GroupValue
 
-__all__ = ["NO_ROOM", "Group", "GroupKey", "Member", "Stage"]
+__all__ = ["NO_PLACE", "NO_ROOM", "Group", "GroupKey", "Member", "Stage"]
 
 GroupKey: TypeAlias = "tuple[str, str]"
 """Namespace and name."""
 NO_ROOM = frozenset({Reason.GROUP_NO_ROOM, Reason.GROUP_TOO_SLOW})
 """There may be room, or room that is fast enough, once other pods end."""
+NO_PLACE = NO_ROOM | {Reason.GROUP_NEVER}
+"""There may be none at all: what a plan that found no place says."""
 UNWATCHED_S = 60.0
 """How long a member is kept that filter was called for and that no watch shows: it was deleted
 before the call came, or the watch is late."""
@@ -53,7 +55,7 @@ class Member:
     kube-scheduler may not try it by itself. `woken_s` is when it was last woken, `n_asked` how
     often without a claim. `is_unsure`: a Binding of its plan may have been written; the plan is
     kept until that is known. `answered` is the reason that its last call was answered with, None
-    where it has a claim, and `n_told` how often it was woken for another one since.
+    where it has a claim, and `n_updates` how often it was woken since for another one.
     """
 
     request: PodRequest
@@ -71,7 +73,7 @@ class Member:
     n_asked: int = 0
     is_unsure: bool = False
     answered: Reason | None = None
-    n_told: int = 0
+    n_updates: int = 0
 
     @property
     def order(self) -> tuple[int, float, str]:
@@ -203,7 +205,7 @@ class Group:
     def order(self) -> tuple[int, int, float, GroupKey]:
         """Which group is planned first: the least priority of its members, then the oldest.
 
-        Those last that have kept devices for nothing, so that others may have these.
+        Those last whose claims ended without a bind, so that others may have the devices.
         """
         since_s = min((one.since_s for one in self.counted), default=0.0)
         return self.n_failed, -self.priority, since_s, self.key

@@ -1,6 +1,6 @@
 """When a group is planned, and when its members are woken.
 
-A queue of groups of which something changed or whose time has come, worked off twice a second.
+A queue of groups of which something changed or whose time has come, reconciled twice a second.
 Knows when; what is claimed is `extender.groups.claims`'.
 """
 

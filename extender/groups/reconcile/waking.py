@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from extender.groups.members.group import NO_PLACE
 from extender.protocol import Reason
 
 if TYPE_CHECKING:
@@ -26,13 +27,13 @@ WAKE_AGAIN_S = 5.0
 """After which a member with a claim is woken once more if filter was not called for it."""
 ASK_AFTER_S = 5.0
 """How long kube-scheduler has to try a new member by itself: it did so within 1.5 s for 64."""
-TELL_AFTER_S = 15.0
+UPDATE_AFTER_S = 15.0
 """After a member's last call, or wake, that it is woken for the group's other reason:
 kube-scheduler mostly calls by itself."""
-TOLD_SOON = 3
+UPDATES_SOON = 3
 """Wakes for the other reason at that interval; each further one comes after twice the time."""
-MOST_TELL_DOUBLINGS = 4
-"""Up to 16 x `TELL_AFTER_S`, four minutes: for pods that kube-scheduler never tries."""
+MOST_UPDATE_DOUBLINGS = 4
+"""Up to 16 x `UPDATE_AFTER_S`, four minutes: for pods that kube-scheduler never tries."""
 MOST_DOUBLINGS = 6
 """Up to 64 x `ASK_AFTER_S`, kube-scheduler's own five minutes: for pods that it never tries."""
 
@@ -65,8 +66,8 @@ def wake_outdated(group: Group, now_s: float) -> list[Member]:
     """The members without a claim that were answered that others are missing, and none is."""
     woken: list[Member] = []
     for member in group.members.values():
-        if _tell_at_s(group, member) <= now_s:
-            member.woken_s, member.n_told = now_s, member.n_told + 1
+        if _updated_at_s(group, member) <= now_s:
+            member.woken_s, member.n_updates = now_s, member.n_updates + 1
             woken.append(member)
     return woken
 
@@ -96,18 +97,18 @@ def next_wake_s(group: Group, *, is_complete: bool) -> float:
         elif member.offer is None and is_complete:
             next_s = min(next_s, _asked_at_s(member))
         else:
-            next_s = min(next_s, _tell_at_s(group, member))
+            next_s = min(next_s, _updated_at_s(group, member))
     return next_s
 
 
-def _tell_at_s(group: Group, member: Member) -> float:
-    if member.plan is not None or member.answered is not Reason.GROUP_WAITING:
-        return math.inf
-    if group.refusal not in {Reason.GROUP_NO_ROOM, Reason.GROUP_NEVER, Reason.GROUP_TOO_SLOW}:
+def _updated_at_s(group: Group, member: Member) -> float:
+    is_answered = member.plan is None and member.offer is not None
+    is_outdated = member.answered is Reason.GROUP_WAITING and group.refusal in NO_PLACE
+    if not (is_answered and is_outdated):
         return math.inf
     times_s = (one for one in (member.filtered_s, member.woken_s) if one is not None)
-    doublings = min(max(member.n_told + 1 - TOLD_SOON, 0), MOST_TELL_DOUBLINGS)
-    return max(times_s, default=-math.inf) + TELL_AFTER_S * float(2**doublings)
+    doublings = min(max(member.n_updates + 1 - UPDATES_SOON, 0), MOST_UPDATE_DOUBLINGS)
+    return max(times_s, default=-math.inf) + UPDATE_AFTER_S * float(2**doublings)
 
 
 def _asked_at_s(member: Member) -> float:
