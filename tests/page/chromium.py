@@ -1,4 +1,4 @@
-"""The machine's own Chromium, headless, and what axe-core finds on a page."""
+"""The machine's own Chromium, headless, what axe-core finds on a page, and how it scrolls."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser, Page
 
-__all__ = ["chromium", "serious_faults", "settled"]
+__all__ = ["chromium", "longest_task_ms", "serious_faults", "settled"]
 
 
 @contextmanager
@@ -45,3 +45,22 @@ def serious_faults(page: Page) -> list[tuple[str, list[str]]]:
     found = page.evaluate("axe.run().then(results => results.violations)")
     serious = [one for one in found if one["impact"] in {"serious", "critical"}]
     return [(one["id"], [node["html"][:200] for node in one["nodes"][:3]]) for one in serious]
+
+
+def longest_task_ms(page: Page) -> float:
+    """How long the longest task above 50 ms took while the view was scrolled; 0 without one."""
+    page.evaluate(
+        "window.tasks = []; new PerformanceObserver(list => tasks.push(...list.getEntries()"
+        ".map(one => one.duration))).observe({type: 'longtask'})"
+    )
+    # The calmest of three: other programs of the machine make long tasks too.
+    return min(_scroll(page, pixels) for pixels in (2000, -2000, 2000))
+
+
+def _scroll(page: Page, pixels: int) -> float:
+    """Turn the wheel 30 times."""
+    page.evaluate("tasks.length = 0")
+    for _ in range(30):
+        page.mouse.wheel(0, pixels)
+        page.wait_for_timeout(30)
+    return float(max(page.evaluate("tasks"), default=0))

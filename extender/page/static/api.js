@@ -26,6 +26,16 @@ export async function get(path, { signal, isKept = true } = {}) {
   return body;
 }
 
+/** What `get` answers, null for 404: the caller says what is not there. */
+export async function orNull(answer) {
+  try {
+    return await answer;
+  } catch (error) {
+    if (error.status === 404) return null;
+    throw error;
+  }
+}
+
 /** The JSON of a route for a question. */
 export async function ask(path, question, { signal } = {}) {
   const headers = { "content-type": "application/json" };

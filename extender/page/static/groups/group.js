@@ -1,6 +1,6 @@
 // One group: how far it is and what it waits for, its members, and its nodes in the fabric.
 
-import { get, list } from "../api.js";
+import { get, list, orNull } from "../api.js";
 import { h, notice, podLink, table, to } from "../dom.js";
 import { count, set, since } from "../words.js";
 import { reader } from "../views/live.js";
@@ -50,16 +50,6 @@ export function show([namespace = "", name = ""], _query, root) {
       field.close();
     },
   };
-}
-
-/** Null for 404: the caller says what is not there. */
-async function orNull(answer) {
-  try {
-    return await answer;
-  } catch (error) {
-    if (error.status === 404) return null;
-    throw error;
-  }
 }
 
 async function nodesOf(names, signal) {

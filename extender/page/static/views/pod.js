@@ -1,6 +1,6 @@
 // A pod: its set beside the runner-up, the plan and what the kubelet gave, or why it waits.
 
-import { get, list } from "../api.js";
+import { get, list, orNull } from "../api.js";
 import { h, notice, table, to } from "../dom.js";
 import { domain, groupLink, here, why, worth } from "../groups/group_words.js";
 import { count, percent, rate, set, since } from "../words.js";
@@ -62,16 +62,6 @@ async function groupParts(namespace, name, groupName, signal) {
   const nMore = others.length + group.members_left_out - BESIDE;
   if (others.length > 0) parts.push(nMore > 0 ? ` and ${nMore.toLocaleString("en")} more.` : ".");
   return [h("p", { class: "of-group" }, parts)];
-}
-
-/** Null for 404: the caller says what is not there. */
-async function orNull(answer) {
-  try {
-    return await answer;
-  } catch (error) {
-    if (error.status === 404) return null;
-    throw error;
-  }
 }
 
 /** The sets to draw beside the chosen one, of an explanation and of a pending pod. */

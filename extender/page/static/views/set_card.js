@@ -1,6 +1,6 @@
 // A set on its node: the drawing with the set and what others have there, and its figures.
 
-import { get } from "../api.js";
+import { get, orNull } from "../api.js";
 import { h, to } from "../dom.js";
 import { set } from "../words.js";
 import { drawing } from "./drawing.js";
@@ -25,13 +25,8 @@ export async function setCard({ title, node: name, offer, why = "", pod = "", ma
 }
 
 /** A node, or null where it is not there any more. */
-export async function known(name, signal) {
-  try {
-    return await get(`nodes/${encodeURIComponent(name)}`, { signal });
-  } catch (error) {
-    if (error.status === 404) return null;
-    throw error;
-  }
+export function known(name, signal) {
+  return orNull(get(`nodes/${encodeURIComponent(name)}`, { signal }));
 }
 
 /**
