@@ -72,9 +72,11 @@ def test_coterie_takes_single_pods_where_least_is_left_unusable(hosts_of):
 
 def test_coterie_keeps_whole_leaves_from_single_pods(hosts_of):
     """Of hosts that cost the same, those in the leaf with the least room; cost counts first."""
-    assert place(Coterie(keep_domains_whole=True), hosts_of(), 1, 8) in ({3: 1}, {4: 1})
+    keeping = Coterie(keep_domains_whole=True)
+    taken = [place(keeping, hosts_of(seed=seed), 1, 8) for seed in range(20)]
+    assert {host for one in taken for host in one or ()} == {3, 4}
     dear = hosts_of(8, 8, 8, 8, 8, 4, 8, 8, 8)
-    assert place(Coterie(keep_domains_whole=True), dear, 1, 4) == {5: 1}
+    assert place(keeping, dear, 1, 4) == {5: 1}
 
 
 def test_coterie_takes_the_leaf_that_holds_the_group(hosts_of):

@@ -285,6 +285,24 @@ def test_two_groups_keep_different_nodes_and_no_more_than_four_keep_any():
     assert replay(scene.lines).difference is None
 
 
+def test_a_group_of_higher_priority_has_its_turn_before_one_that_waits_longer():
+    """One group is given nodes in each look."""
+    scene = patient()
+    starve(scene, "a", "b", group="older", seconds=1.0)
+    for uid in "cd":
+        made = scene.manifest(uid, group="higher")
+        made["spec"]["priority"] = 5
+        body = json.dumps(made).encode()
+        scene.gateway.handle(scene.seen(scene.pending(uid, group="higher"), body=body))
+        scene.call(made)
+    scene.woken()
+    scene.pass_s(PATIENCE_S)
+    scene.woken()
+    assert (len(reserved(scene, "higher")), reserved(scene, "older")) == (2, [])
+    scene.woken()
+    assert len(reserved(scene, "older")) == 2
+
+
 def test_another_group_avoids_what_is_reserved_and_says_so():
     """It is placed once there is room elsewhere, or its turn has come."""
     scene = patient()
@@ -451,10 +469,12 @@ def test_only_nodes_of_the_required_domain_are_reserved():
     scene.place("a", "b", group_domain="leaf", group_policy="required")
     where = {scene.where(uid) for uid in "ab"}
     scene.gateway.handle(PodGone("b"))
-    for name in set(scene.names) - {scene.where("a")}:
+    elsewhere = set(scene.names) - where
+    for name in where - {scene.where("a")}:
         occupy(scene, name)
     starve(scene, "c", **fields)
     assert {*reserved(scene)} == where - {scene.where("a")}
+    assert [scene.free(name) for name in elsewhere] == [4, 4]
 
 
 def test_a_group_that_no_domain_holds_keeps_nothing_and_is_looked_at_seldom():
@@ -477,6 +497,14 @@ def test_a_group_that_no_domain_holds_keeps_nothing_and_is_looked_at_seldom():
         scene.woken()
     assert scene.status(KEY).reason is Reason.GROUP_NO_ROOM
     assert reserved(scene) == []
+    scene.see("a", "b")
+    call_all(scene, "a", "b")
+    scene.pass_s(59.0)
+    scene.woken()
+    assert reserved(scene) == []
+    scene.pass_s(1.0)
+    scene.woken()
+    assert len(reserved(scene)) == 2
 
 
 def test_no_pod_is_evicted_where_it_could_not_go():
@@ -514,6 +542,7 @@ def test_where_a_pod_is_nominated_it_may_go():
     made = pod(4, uid="single")
     made["status"] = {"nominatedNodeName": first}
     assert named(scene.call(made)) == [first]
+    assert single(scene, uid="other").reason is Reason.NODE_RESERVED
 
 
 def test_pods_near_a_group_without_a_size_are_kept_out_too():

@@ -225,8 +225,11 @@ def test_what_is_not_there_holds_up_no_other():
     assert stage.reader.results["absent"] == 100
 
 
-def test_nothing_is_read_that_is_not_wanted():
-    """A look is as frequent as the changes of a cluster."""
-    stage = Stage()
+def test_an_owner_is_read_once_for_each_time_it_is_wanted():
+    """A look is as frequent as the changes of a cluster, and mostly finds nothing new."""
+    stage = Stage(Gang("u1", 8), Gang("u1", 6))
+    run(stage, JOB)
+    run(stage)
     stage.reader.look()
-    assert stage.asked == []
+    run(stage, JOB)
+    assert stage.sizes == [8, 6]
