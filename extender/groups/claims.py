@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from extender.groups.bandwidth import falls_short, predict
 from extender.groups.members.group import NO_PLACE, Stage
-from extender.groups.planning import JointPlan, JointPlanner, Near
+from extender.groups.near_members import near_members
+from extender.groups.planning import JointPlan, JointPlanner
 from extender.protocol import Reason
 from extender.state import DeviceState
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from extender.groups.members.bound_members import BoundMembers
     from extender.groups.members.group import Group, Member
     from extender.groups.planning import OfferedNodes
-    from extender.groups.reserved_nodes import ReservedNodes
+    from extender.groups.reservation.reserved_nodes import ReservedNodes
     from extender.placement import Rater
     from extender.state import LiveCluster
     from topology.groups import GroupValue
@@ -88,7 +89,7 @@ class Claims:
             return 0
         for node in [node for node, until_s in group.avoided.items() if until_s <= now_s]:
             del group.avoided[node]
-        near = self.near(group)
+        near = near_members(group, self._bound)
         kept = self._reserved.names(group.priority, but=group.key) - {*near.former}
         near = replace(near, avoided={*near.avoided, *kept})
         reason, detail = Reason.GROUP_NO_ROOM, ""
@@ -121,17 +122,6 @@ class Claims:
         group.next_plan_s = now_s + min(pause_s, MOST_PLAN_PAUSE_S)
         group.n_no_room += 1
         return len(ready)
-
-    def near(self, group: Group) -> Near:
-        """Where the group's other members are, and what is known of nodes."""
-        fixed = [one.plan.node for one in group.members.values() if one.plan is not None]
-        return Near(
-            (*self._bound.nodes(group.key), *fixed),
-            self._bound.former_nodes(group.key),
-            group.avoided.keys(),
-            group.most,
-            former_by_rank=self._bound.former_by_rank(group.key),
-        )
 
     def _tries(self, group: Group, n_ready: int, n_least: int) -> Iterator[tuple[int, int | None]]:
         """How many members to plan, and how many of them a node takes of which that is not known.

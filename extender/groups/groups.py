@@ -31,7 +31,7 @@ The rules:
    claims.
 8. Nothing is planned before the pending pods were listed once. Pods of no group wait for no list.
 9. With a patience the nodes of one domain are reserved for a complete group that has found no room
-   for that long (`extender.groups.patience`).
+   for that long (`extender.groups.reservation.patience`).
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ from extender.groups.members.waiting_members import WaitingMembers
 from extender.groups.members.without_gpus import WithoutGpus
 from extender.groups.near_bound import NearBound
 from extender.groups.owned_groups import OwnedGroups
-from extender.groups.patience import Patience
 from extender.groups.readings import GroupReadings
 from extender.groups.reconcile.reconciler import MANY, Reconciler
 from extender.groups.releases import Releases
-from extender.groups.reserved_nodes import ReservedNodes
+from extender.groups.reservation.patience import Patience
+from extender.groups.reservation.reserved_nodes import ReservedNodes
 from extender.protocol import Reason
 from extender.unschedulable import Requeue
 
@@ -100,7 +100,7 @@ class Groups:
         self.reserved = ReservedNodes()
         self._claims = Claims(cluster, rater, self._bound, self.reserved, claim_s=claim_s)
         self._patience = Patience(
-            cluster, self._claims, self._counts, self.reserved, patience_s=patience_s
+            cluster, self._claims.planner, self._counts, self.reserved, patience_s=patience_s
         )
         self.readings = GroupReadings(
             self._groups, self._bound, self._without_gpus, self._claims, self.reserved

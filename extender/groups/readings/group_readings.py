@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from extender.groups.members.group import Group, GroupKey
     from extender.groups.members.without_gpus import WithoutGpus
     from extender.groups.readings.journal import GroupOutcome
-    from extender.groups.reserved_nodes import Reservation, ReservedNodes
+    from extender.groups.reservation.reserved_nodes import Reservation, ReservedNodes
     from extender.protocol import PodRequest
 
 __all__ = ["GroupReadings"]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from extender.groups.members.group import Group, GroupKey
-    from extender.groups.reserved_nodes import Reservation
+    from extender.groups.reservation.reserved_nodes import Reservation
     from extender.protocol import Reason
     from topology.groups import GroupValue
 

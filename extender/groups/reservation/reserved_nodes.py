@@ -2,7 +2,7 @@
 
 A node is reserved against pods whose priority is that of the group or less: a pod that matters more
 does not wait for one that matters less. The members of the group itself may go anywhere, pods that
-run stay, and claims that there are stand. It chooses no node: `extender.groups.patience` does.
+run stay, and claims that there are stand. It chooses no node (`patience` beside it does).
 """
 
 from __future__ import annotations

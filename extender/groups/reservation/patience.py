@@ -34,8 +34,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from extender.groups.members.group import NO_ROOM, Stage
+from extender.groups.near_members import near_members
 from extender.groups.planning import common_domain, reservable
-from extender.groups.reserved_nodes import Reservation
+from extender.groups.reservation.reserved_nodes import Reservation
 from topology.groups import MOST_KEPT, WaitingGroup, keep_nodes
 
 if TYPE_CHECKING:
@@ -43,11 +44,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from extender.groups.claims import Claims
     from extender.groups.members.group import Group, GroupKey
     from extender.groups.members.member_counts import MemberCounts
-    from extender.groups.planning import Reservable
-    from extender.groups.reserved_nodes import ReservedNodes
+    from extender.groups.planning import JointPlanner, Reservable
+    from extender.groups.reservation.reserved_nodes import ReservedNodes
     from extender.state import LiveCluster
 
 __all__ = ["Patience"]
@@ -88,14 +88,14 @@ class Patience:
     def __init__(
         self,
         cluster: LiveCluster,
-        claims: Claims,
+        planner: JointPlanner,
         counts: MemberCounts,
         reserved: ReservedNodes,
         *,
         patience_s: float,
     ) -> None:
         self._cluster = cluster
-        self._claims = claims
+        self._planner = planner
         self._counts = counts
         self._reserved = reserved
         self._patience_s = patience_s
@@ -204,7 +204,7 @@ class Patience:
 
     def _room(self, group: Group) -> Reservable:
         members = [(one.request, one.offer) for one in group.ordered]
-        return reservable(self._claims.planner, members, self._claims.near(group))
+        return reservable(self._planner, members, near_members(group, self._counts.bound))
 
     def _are(self, nodes: set[str] | frozenset[str]) -> NDArray[np.bool_]:
         """Bool[n] by position in the tree: whether it is one of the nodes."""
