@@ -228,7 +228,7 @@ def test_names_like_scripts_are_text(open_page, fabric):
 
 
 def test_five_thousand_nodes_are_usable(open_page, tmp_path, capsys):
-    """Few tiles in the document; how long scrolling takes is printed."""
+    """Few tiles in the document, scrolling without stalls."""
     cluster = write(tmp_path / "c.yaml", leaves(5, 125, 8))
     with run_extender(cluster, port=0, log=tmp_path / "log") as client:
         client.timeout = 60
@@ -243,3 +243,4 @@ def test_five_thousand_nodes_are_usable(open_page, tmp_path, capsys):
             f"{longest_ms:.0f} ms\n"
         )
     assert tiles < 500
+    assert longest_ms < 200

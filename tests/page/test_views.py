@@ -6,7 +6,6 @@ import json
 import re
 import sys
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 from playwright.sync_api import expect
@@ -14,9 +13,6 @@ from playwright.sync_api import expect
 from benchmarks.demo.process import run_extender
 from tests.page.chromium import longest_task_ms, serious_faults, settled
 from tests.page.conftest import SCRIPT_NAME, place
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
 
 pytestmark = [pytest.mark.page, pytest.mark.slow("starts a browser and an extender")]
 
