@@ -20,14 +20,8 @@ from starlette.exceptions import HTTPException
 
 from extender.embedded import EmbeddedEngine
 from extender.http.asgi import VerbApp
-from extender.http.responses import (
-    EmbeddedState,
-    Explanation,
-    NodesState,
-    PodJson,
-    Problem,
-    State,
-)
+from extender.http.explain_responses import Explanation
+from extender.http.responses import EmbeddedState, NodesState, PodJson, Problem, State
 from extender.http.verbs import answer_now, verb_handlers
 from extender.page import add_page
 from extender.protocol import Verb

@@ -17,7 +17,8 @@ from extender.config import ExtenderSettings
 from extender.decision_log.replay import replay
 from extender.embedded import lay_out, parse_cluster
 from extender.ha.lease_rules import url_of
-from extender.http.responses import Explanation, NodesState, State
+from extender.http.explain_responses import Explanation
+from extender.http.responses import NodesState, State
 from extender.http.tls import Certificates
 from kube.errors import SettingsError
 from tests.cluster.fleet.nodes import node_manifest

@@ -10,7 +10,7 @@ import pytest
 
 from extender.allowed_nodes import AllowedNodes, unknown_labels
 from extender.engine import Engine
-from extender.http.responses import Explanation
+from extender.http.explain_responses import Explanation
 from extender.protocol import Verb
 from extender.state import HOSTNAME, PRODUCT
 from tests.unit.extender.engines import RULES, answer_of, bind, engine, names

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from extender.engine.events import PodSeen, VerbCalled
-from extender.http.responses import Explanation
+from extender.http.explain_responses import Explanation
 from extender.protocol import Reason, Verb
 from tests.unit.extender.feeds import facts, ids, plan_of
 from tests.unit.extender.group_scene import GroupScene, all_bound, leaf

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from extender.engine.relief import MAX_PODS, find_relief
-from extender.http.responses import Explanation
+from extender.http.explain_responses import Explanation
 from extender.placement import Rater, Refusal
 from extender.protocol import Verb, messages, parse_pod
 from extender.snapshot import with_free
