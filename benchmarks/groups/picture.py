@@ -1,7 +1,7 @@
 """A picture of the network with the jobs that run on it at one moment, by two policies.
 
 `python -m benchmarks.groups.picture` plays the first seed of the benchmark's first scenario and
-writes it as SVG to docs/images/, drawn by `benchmarks.groups.fabric_drawing`. It rates nothing. The
+writes it as SVG to docs/images/, drawn by `benchmarks.fabric_drawing`. It rates nothing. The
 same data give the same bytes under one version of matplotlib.
 """
 
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from benchmarks.fabric_drawing import FREE, OTHERS, Leaf, Panel, draw_panels
 from benchmarks.groups.benchmark import COTERIE, ONE_BY_ONE, SCENARIOS, WAYS, load_data
-from benchmarks.groups.fabric_drawing import FREE, OTHERS, Leaf, Panel, draw_panels
 from benchmarks.groups.hosts import Hosts
 from benchmarks.groups.simulation import play
 from benchmarks.groups.trace import GPUS_PER_HOST, jobs_of

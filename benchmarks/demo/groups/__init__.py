@@ -1,5 +1,5 @@
 """Jobs of several pods in the demo: as groups by Coterie, and pod by pod, on the same nodes.
 
 Two outside doors only, a policy of `benchmarks.demo.policies` and the drawing of
-`benchmarks.groups.fabric_drawing`; it starts no process.
+`benchmarks.fabric_drawing`; it starts no process.
 """

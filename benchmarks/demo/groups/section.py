@@ -1,7 +1,7 @@
 """The report's section on jobs of several pods: rows of its table, and the pool drawn.
 
-Figures are those of `benchmarks.demo.groups.outcome`, the drawing is that of
-`benchmarks.groups.fabric_drawing`.
+Figures are those of `benchmarks.demo.groups.outcome`, the drawing that of
+`benchmarks.fabric_drawing`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from benchmarks.demo.groups.jobs import JOBS
 from benchmarks.demo.groups.outcome import say_jobs
 from benchmarks.demo.groups.pool import MACHINE, by_leaf
 from benchmarks.demo.page_picture import page_picture
-from benchmarks.groups.fabric_drawing import FREE, OTHERS, Leaf, Panel, Style, draw_element
+from benchmarks.fabric_drawing import FREE, OTHERS, Leaf, Panel, Style, draw_element
 from benchmarks.masks import members
 from topology.draw.scene import SET_COLOURS
 from topology.groups import GROUP_STATED_ERROR
