@@ -40,14 +40,12 @@ from extender.observe import (
     notes_of_effect,
     notes_of_no_group,
 )
-from extender.protocol import GROUP_MARKS, has_group
+from extender.protocol import has_group
 from extender.read_api import NotOffered
 from extender.state import (
-    KEPT_LABELS,
     Agreement,
     Mismatch,
     build_machine_type,
-    domain_labels,
 )
 from extender.watch import (
     Feed,
@@ -56,15 +54,15 @@ from extender.watch import (
     OwnerReader,
     PendingMembers,
     PendingPods,
-    PodSink,
     Prober,
+    Reflectors,
     WatchLog,
 )
 from kube.client import ApiServer
-from kube.watch import Backoff, Reflector, watches
+from kube.watch import Backoff
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
     from ssl import SSLContext
 
@@ -76,7 +74,6 @@ if TYPE_CHECKING:
     from extender.state import Effect
     from kube.client import Transport
     from kube.log import Logger
-    from kube.objects import NodeFacts, PodFacts, PodObject
 
 __all__ = ["LiveExtender"]
 
@@ -159,7 +156,15 @@ class LiveExtender:
         )
         kinds = gateway.engine.rules.group_kinds
         self._members = PendingMembers(lambda pod: has_group(pod.labels, pod.annotations, kinds))
-        self._watches = self._make_watches()
+        self._reflectors = Reflectors(
+            transport, gateway.engine.rules, self._watch_log, self._changed
+        )
+        self._watches = self._reflectors.of_state(
+            self._node_sink,
+            take_pods=self._injected.take,
+            take_nominated=gateway.handle,
+            pods_listed=self._feed.listed,
+        )
         total_s = BIND_SHARE * settings.http_timeout_s
         self._binds = BindExecutor(
             BindDependencies(
@@ -251,7 +256,9 @@ class LiveExtender:
         if self._peers is not None:
             self._gateway.handle(events.HolderSet(is_holder=False))
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._feed.run(self._watches, self._make_pending_watches()))
+            pending = PendingPods(self._see_pending, self._changed, self.clock, self._watch_log)
+            beside = self._reflectors.of_pending(pending)
+            tasks.create_task(self._feed.run(self._watches, beside))
             tasks.create_task(self._node_sink.run())
             tasks.create_task(self._injected.run())
             tasks.create_task(self._owners.run())
@@ -287,7 +294,7 @@ class LiveExtender:
 
     async def _catch_up(self) -> None:
         """Have all that was written before now, also of pods whose plan does not show it."""
-        await self._watches[1].relist()
+        await self._watches.pods.relist()
         await self._feed.all_read()
 
     def _on_effect(self, effect: Effect) -> None:
@@ -319,45 +326,6 @@ class LiveExtender:
     async def _freeze_when_synced(self) -> None:
         await self._feed.synced.wait()
         freeze()
-
-    def _make_watches(
-        self,
-    ) -> tuple[Reflector[NodeFacts], Reflector[PodFacts], Reflector[PodObject]]:
-        gateway, log, rules = self._gateway, self._watch_log, self._gateway.engine.rules
-        labels = domain_labels(rules.group_families)
-        marks = [key for kind in rules.group_kinds for key in GROUP_MARKS[kind]]
-        pods = PodSink(
-            "assigned_pods",
-            (events.PodsListed, events.PodSeen, events.PodGone),
-            self._injected.take,
-            changed=self._changed,
-            listed=self._feed.listed,
-            log=log,
-        )
-        nominated = PodSink(
-            "nominated_pods",
-            (events.NominationsListed, events.NominationSeen, events.NominationGone),
-            gateway.handle,
-            changed=self._changed,
-            listed=self._changed,
-            log=log,
-            forgets_unread=True,  # it claims nothing
-        )
-        return (
-            Reflector(self._transport, watches.nodes(labels, KEPT_LABELS), self._node_sink),
-            Reflector(self._transport, watches.assigned_pods(rules.resources, marks), pods),
-            Reflector(self._transport, watches.nominated_pods(), nominated),
-        )
-
-    def _make_pending_watches(self) -> Sequence[Reflector[PodObject]]:
-        """One for each scheduler; one without a name for all."""
-        pods = PendingPods(self._see_pending, self._changed, self.clock, self._watch_log)
-        names = self._gateway.engine.rules.scheduler_names or ("",)
-        sources = [
-            watches.pending_pods(name, is_one_of_several=len(names) > 1)
-            for name in dict.fromkeys(names)
-        ]
-        return [Reflector(self._transport, one, pods.sink(one.name)) for one in sources]
 
     def _make_peers(self, client_tls: Callable[[], SSLContext] | None) -> Peers | None:
         settings = self._settings

@@ -169,6 +169,7 @@ class Engine:
         if isinstance(read, Answer):
             return read
         request, requested = self.groups.owned.use(read.request, now_s), read.nodes
+        self.groups.readings.called_s = now_s
         self._recent_pods.remember(request)
         if request.shape is None:
             self.unschedulable.forget(request.uid)

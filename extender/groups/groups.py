@@ -50,6 +50,7 @@ from extender.groups.near_bound import NearBound
 from extender.groups.owned_groups import OwnedGroups
 from extender.groups.readings import GroupReadings
 from extender.groups.reconcile.reconciler import MANY, Reconciler
+from extender.groups.reconcile.waking import FEW_ASKED
 from extender.groups.releases import Releases
 from extender.groups.reservation.patience import Patience
 from extender.groups.reservation.reserved_nodes import ReservedNodes
@@ -234,6 +235,7 @@ class Groups:
     def set_holder(self, *, is_holder: bool) -> None:
         """Whether groups are placed here from now on: claims and calls before are void."""
         self._is_holder = self.readings.is_holder = is_holder
+        self.readings.has_lease = True
         self._patience.forget_all()
         for group in self._groups.values():
             self._claims.drop(group)
@@ -251,7 +253,9 @@ class Groups:
             return ()
         requests = list(alone)
         if self._is_listed and self._groups:
-            requests += [one.request for one in self._reconciler.reconcile(self._groups, now_s)]
+            woken = self._reconciler.reconcile(self._groups, now_s)
+            is_called = self.readings.is_placing(now_s)
+            requests += [one.request for one in woken if is_called or one.n_asked <= FEW_ASKED]
             self._patience.look(self._groups, now_s)
         return tuple(Requeue(one.namespace, one.name, one.uid, None) for one in requests)
 

@@ -2,7 +2,9 @@
 
 Each is about one member, the first by rank. What a group waits for is said once it has waited for
 a while, and then again at long intervals, so that a group costs few Events however many members it
-has. It looks at the groups after each batch of changes; it decides nothing.
+has. Of an extender beside a kube-scheduler that does not lead nothing is said: filter is not called
+there, and why a group waits is not known. It looks at the groups after each batch of changes; it
+decides nothing.
 """
 
 from __future__ import annotations
@@ -45,9 +47,8 @@ _NO_PLACE = {
 class ReportedGroups(Protocol):
     """What is needed of `extender.groups.GroupReadings`."""
 
-    @property
-    def is_holder(self) -> bool:
-        """Whether this replica places groups."""
+    def is_placing(self, now_s: float) -> bool:
+        """Whether this replica places groups, as far as it can know."""
         ...
 
     def take_outcomes(self) -> Iterable[GroupOutcome]:
@@ -89,7 +90,7 @@ class GroupReports:
         if now_s < self._looked_s + LOOK_S:
             return
         self._looked_s = now_s
-        statuses = list(self.groups.statuses()) if self.groups.is_holder else []
+        statuses = list(self.groups.statuses()) if self.groups.is_placing(now_s) else []
         said_s, self._said_s = self._said_s, {}
         reserved_s, self._reserved_s = self._reserved_s, {}
         for group in statuses:

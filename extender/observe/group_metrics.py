@@ -1,7 +1,7 @@
 """Metrics of groups: who waits, what is held, what was placed and how long that took.
 
-Only the replica that places groups counts those that wait. A metric's help says what it is good
-for; docs/operations.md is generated from it.
+Of replicas with a Lease only the one that places groups counts those that wait. A metric's help
+says what it is good for; docs/operations.md is generated from it.
 """
 
 from __future__ import annotations
@@ -79,7 +79,8 @@ class GroupMetrics:
         statuses = list(self._groups.statuses()) if self._groups.is_holder else []
         yield GaugeMetricFamily(
             f"{_PREFIX}waiting_groups",
-            "Groups with a size of which members have no node, on the replica that places them.",
+            "Groups with a size of which members have no node: of replicas with a Lease on the one "
+            "that places them, beside kube-schedulers on each, so take the max.",
             len(statuses),
         )
         yield GaugeMetricFamily(

@@ -8,6 +8,7 @@ from extender.watch.node_sync import NodeSink
 from extender.watch.owner_reader import GangReader, OwnerReader
 from extender.watch.pending_pods import PendingMembers, PendingPods
 from extender.watch.pod_reader import Prober
+from extender.watch.reflectors import Reflectors
 from extender.watch.state_sync import Feed, PodSink
 from extender.watch.watch_log import WatchLog
 
@@ -21,5 +22,6 @@ __all__ = [
     "PendingPods",
     "PodSink",
     "Prober",
+    "Reflectors",
     "WatchLog",
 ]

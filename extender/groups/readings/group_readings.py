@@ -25,9 +25,17 @@ if TYPE_CHECKING:
 
 __all__ = ["GroupReadings"]
 
+CALLED_S = 600.0
+"""After the last filter call without which another extender may be the one that places groups:
+kube-scheduler tries a pod that waits again after 5 minutes at most."""
+
 
 class GroupReadings:
-    """Readings of one engine's groups. `is_holder`: whether they are placed here."""
+    """Readings of one engine's groups. `is_holder`: whether they are placed here.
+
+    Without a Lease (`has_lease`) each extender is its own holder, that of a kube-scheduler which
+    does not lead too; `called_s` is when filter was called last, None for never.
+    """
 
     def __init__(
         self,
@@ -44,6 +52,13 @@ class GroupReadings:
         self._reserved = reserved
         self.journal = Journal()
         self.is_holder = True
+        self.has_lease = False
+        self.called_s: float | None = None
+
+    def is_placing(self, now_s: float) -> bool:
+        """Whether what waits here is told: elsewhere it is not known why."""
+        is_called = self.called_s is not None and now_s < self.called_s + CALLED_S
+        return self.is_holder and (self.has_lease or is_called)
 
     @property
     def n_held(self) -> int:

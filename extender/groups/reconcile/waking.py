@@ -19,10 +19,21 @@ from extender.protocol import Reason
 if TYPE_CHECKING:
     from extender.groups.members.group import Group, Member
 
-__all__ = ["MAX_ASKED", "ask_for", "next_wake_s", "note_untried", "wake_claimed", "wake_outdated"]
+__all__ = [
+    "FEW_ASKED",
+    "MAX_ASKED",
+    "ask_for",
+    "next_wake_s",
+    "note_untried",
+    "wake_claimed",
+    "wake_outdated",
+]
 
 MAX_ASKED = 64
 """Members without a claim that are woken at once, and the rest of their group."""
+FEW_ASKED = 4
+"""How often a member is woken where filter is not called for any pod, in some 75 s: beside a
+kube-scheduler that does not lead it would go on for as long as the member waits for room."""
 WAKE_AGAIN_S = 5.0
 """After which a member with a claim is woken once more if filter was not called for it."""
 ASK_AFTER_S = 5.0

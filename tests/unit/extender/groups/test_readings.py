@@ -108,6 +108,26 @@ def test_a_replica_that_places_no_groups_does_not_say_why_they_wait(scene):
     assert (group.n_here, group.n_missing, group.reason, group.detail) == (2, 0, None, "")
 
 
+def test_beside_a_scheduler_that_does_not_lead_nothing_is_told(scene):
+    """Filter is not called there, for any pod; before the first call too."""
+    readings = scene.groups.readings
+    assert not readings.is_placing(scene.now_s)
+    scene.filter("single", group="alone", size=None)
+    assert readings.is_placing(scene.now_s)
+    assert readings.is_placing(scene.now_s + 599.0)
+    assert not readings.is_placing(scene.now_s + 600.0)
+
+
+def test_with_a_lease_its_holder_tells_what_waits(scene):
+    """Called or not: it alone is."""
+    readings = scene.groups.readings
+    scene.hold(is_holder=True)
+    assert readings.is_placing(scene.now_s)
+    scene.filter("single", group="alone", size=None)
+    scene.hold(is_holder=False)
+    assert not readings.is_placing(scene.now_s)
+
+
 def test_a_group_of_which_nothing_is_known_stands_empty(scene):
     """After the last of its members has ended."""
     assert all_bound(scene.place("a", "b"))

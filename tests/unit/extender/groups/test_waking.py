@@ -52,6 +52,25 @@ def test_new_members_are_left_to_kube_scheduler_for_some_seconds(scene):
     assert found == [5, 15, 35]
 
 
+def test_where_filter_is_never_called_members_are_not_woken_for_ever(scene):
+    """As beside a kube-scheduler that does not lead; with the first call it goes on."""
+
+    def woken_until(end_s: float) -> list[float]:
+        found = []
+        while scene.now_s < end_s:
+            scene.pass_s(1.0)
+            if "a" in scene.woken():
+                found.append(scene.now_s - begin_s)
+        return found
+
+    begin_s = scene.now_s
+    scene.see("a", "b")
+    assert woken_until(begin_s + 1000.0) == [5.0, 15.0, 35.0, 75.0]
+    scene.filter("single", group="alone", size=None)
+    assert woken_until(begin_s + 1600.0) != []
+    assert replay(scene.lines).difference is None
+
+
 def test_members_that_were_tried_are_planned_and_woken(scene):
     """One plan for both, and each is woken for its node."""
     scene.relist("a", "b")

@@ -51,7 +51,10 @@ class Groups:
 
     waiting: list[GroupStatus] = field(default_factory=list)
     outcomes: list[GroupOutcome] = field(default_factory=list)
-    is_holder: bool = True
+    placing_from_s: float = 0.0
+
+    def is_placing(self, now_s: float) -> bool:
+        return now_s >= self.placing_from_s
 
     def take_outcomes(self) -> list[GroupOutcome]:
         taken, self.outcomes = self.outcomes, []
@@ -207,8 +210,8 @@ def test_nothing_is_said_of_a_group_that_goes_on(reported, group):
 
 def test_another_replicas_groups_are_not_reported(reported):
     """The holder of the Lease alone knows why they wait."""
-    reported.groups.waiting, reported.groups.is_holder = [WAITS], False
-    assert reported.until(1000.0) == []
+    reported.groups.waiting, reported.groups.placing_from_s = [WAITS], 900.0
+    assert [at_s for at_s, _ in reported.until(1000.0)] == [900.0]
 
 
 def test_a_placed_group_is_reported_once_on_a_member(reported):

@@ -26,10 +26,11 @@ MEMBERS = tuple(MemberStatus(f"u{i}", f"zqxpod-{i}", 0.0, 8, None) for i in rang
 class Groups:
     """One group, and what became of it."""
 
-    is_holder = True
-
     def __init__(self, status=None, outcome=None):
         self.status, self.outcome = status, outcome
+
+    def is_placing(self, now_s):
+        return now_s > 0
 
     def take_outcomes(self):
         return [] if self.outcome is None else [self.outcome]
