@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from httpx import Client
+    from playwright.sync_api import Locator
 
 pytestmark = [pytest.mark.page, pytest.mark.slow("starts a browser and an extender")]
 
@@ -181,6 +182,68 @@ def test_a_pod_names_the_other_members(open_page, fabric):
     settled(page, "2 members bound")
     waits = open_page("pod/default/pod-w0", at=fabric)
     settled(waits, "Member of group default/sweep: 3 of 4 members are here")
+
+
+def test_a_member_that_waits_is_not_said_to_be_placed_now(open_page, fabric):
+    """Nodes fit it alone; they are none that it gets before the others have room."""
+    page = open_page("pod/default/pod-w0", at=fabric)
+    alone = page.get_by_role("region", name="Would fit without its group")
+    expect(alone.locator(".gpu.in")).to_have_count(8)
+    expect(page.get_by_text("The group gets nodes only once there is room")).to_have_count(1)
+    expect(page.get_by_role("region", name="Would be chosen now")).to_have_count(0)
+    # Not where there is no group.
+    placed = open_page("pod/default/pod-single", at=fabric)
+    settled(placed, "Explanation")
+    expect(placed.get_by_text("The group gets nodes only once")).to_have_count(0)
+
+
+def test_groups_whose_names_have_one_hash_differ_in_colour(open_page, fabric):
+    """In the list and in the picture; the colour is the group's in both."""
+    other = next(f"g{i}" for i in range(1000) if hashed(f"default/g{i}") == hashed("default/train"))
+    nodes = ["alone-0"]
+    assert fabric.post("/filter", content=args(pod(1, uid="same", group=other), nodes)).json()[
+        "NodeNames"
+    ]
+    fabric.post("/bind", content=binding("same", "alone-0"))
+    page = open_page("groups", at=fabric)
+    settled(page, f"default/{other}")
+    rows = page.get_by_role("region", name="Groups").locator("tbody tr")
+    listed = {
+        key: fill(rows.filter(has=page.get_by_role("link", name=key, exact=True)).locator(".cell"))
+        for key in ("default/train", f"default/{other}")
+    }
+    page.evaluate("location.hash = '#/fabric'")
+    page.wait_for_selector(f'.cell[data-group="default/{other}"]')
+    shown = {key: fill(page.locator(f'.cell[data-group="{key}"]').first) for key in listed}
+    fabric.delete("/embedded/pods/same").raise_for_status()
+    assert shown == listed
+    assert len(set(shown.values())) == 2
+
+
+def hashed(key: str) -> int:
+    """The colour's number that a key would have by itself: FNV-1a of 32 bits, of 12."""
+    value = 2166136261
+    for char in key:
+        value = (value ^ ord(char)) * 16777619 & 0xFFFFFFFF
+    return value % 12
+
+
+def fill(cell: Locator) -> str:
+    """The colour of a cell."""
+    return cell.evaluate("one => getComputedStyle(one).getPropertyValue('--fill')")
+
+
+def test_short_words_of_the_list_are_not_broken(open_page, fabric):
+    """`waiting` and `18 s` are on one line, beside columns of long sentences."""
+    page = open_page("groups", at=fabric)
+    settled(page, "2 groups, 1 waits")
+    heights = page.locator("td .whole").evaluate_all(
+        "all => all.map(one => one.getClientRects().length)"
+    )
+    assert heights == [1] * len(heights)
+    row = page.get_by_role("region", name="Groups").locator("tbody tr").first
+    swatch, link = row.locator(".cell").bounding_box(), row.get_by_role("link").bounding_box()
+    assert link["y"] < swatch["y"] + swatch["height"]
 
 
 def test_a_change_of_a_group_appears_without_a_reload(open_page, fabric):

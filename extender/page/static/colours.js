@@ -6,12 +6,11 @@ const N_POD_COLOURS = 12;
 /** A class of colour for each pod of a node, by uid: the same at each reading, different within it. */
 export function podColours(gpus) {
   const taken = new Map();
-  const used = new Set();
+  const counts = new Array(N_POD_COLOURS).fill(0);
   const uids = [...new Set(gpus.filter((gpu) => gpu.pod).map((gpu) => gpu.pod_uid ?? gpu.pod))].sort();
   for (const uid of uids) {
-    let colour = hash(uid) % N_POD_COLOURS;
-    for (let i = 0; i < N_POD_COLOURS && used.has(colour); i += 1) colour = (colour + 1) % N_POD_COLOURS;
-    used.add(colour);
+    const colour = leastTaken(uid, counts);
+    counts[colour] += 1;
     taken.set(uid, `pod-${colour}`);
   }
   return (gpu) => (gpu.pod ? taken.get(gpu.pod_uid ?? gpu.pod) : "");
@@ -22,9 +21,23 @@ export function groupKey(gpu) {
   return gpu.group ? `${gpu.pod.slice(0, gpu.pod.indexOf("/"))}/${gpu.group}` : null;
 }
 
-/** A class of colour for a group by its `namespace/name`: the same in every view. */
+const ofGroups = new Map();
+
+/** A class of colour for a group by its `namespace/name`: the same in every view, and no other's while there are enough. */
 export function colourOfGroup(key) {
-  return `pod-${hash(key) % N_POD_COLOURS}`;
+  if (!ofGroups.has(key)) {
+    const counts = new Array(N_POD_COLOURS).fill(0);
+    for (const colour of ofGroups.values()) counts[colour] += 1;
+    ofGroups.set(key, leastTaken(key, counts));
+  }
+  return `pod-${ofGroups.get(key)}`;
+}
+
+/** Colours for all groups that there are; those of others are free for new groups. */
+export function colourGroups(keys) {
+  const live = new Set(keys);
+  for (const key of [...ofGroups.keys()]) if (!live.has(key)) ofGroups.delete(key);
+  for (const key of [...live].sort()) colourOfGroup(key);
 }
 
 /** A class of colour for a GPU by its pod's group; pods without one are grey. */
@@ -67,6 +80,17 @@ export function rateColour(steps, gbytesPerS) {
   const near = steps.reduce((a, b) =>
     Math.abs(b.gbytes_per_s - gbytesPerS) < Math.abs(a.gbytes_per_s - gbytesPerS) ? b : a);
   return near.class;
+}
+
+/** The colour that the fewest have, of equal ones the next after the one that the text's hash names. */
+function leastTaken(text, counts) {
+  const first = hash(text) % N_POD_COLOURS;
+  let found = first;
+  for (let i = 1; i < N_POD_COLOURS; i += 1) {
+    const colour = (first + i) % N_POD_COLOURS;
+    if (counts[colour] < counts[found]) found = colour;
+  }
+  return found;
 }
 
 function hash(text) {

@@ -1,6 +1,7 @@
 // The fabric as a picture: the network's domains, the nodes in each, a cell per GPU by its pod's group.
 
 import { list } from "../api.js";
+import { colourGroups } from "../colours.js";
 import { h, notice } from "../dom.js";
 import { count, rate } from "../words.js";
 import { reader } from "../views/live.js";
@@ -45,6 +46,7 @@ export function show(_parts, query, root) {
     if (areGroupsDue) {
       areGroupsDue = false;
       groups = new Map((await list("groups", { signal })).map((group) => [keyOf(group), group]));
+      colourGroups(groups.keys());
       const keys = [...new Set([...groups.keys(), ...(stressed ? [stressed] : [])])].sort();
       choice.replaceChildren(choice.firstElementChild, ...keys.map((key) => h("option", { value: key }, key)));
       choice.value = stressed ?? "";
@@ -94,7 +96,7 @@ function said(nodes, levels, nWithout, isWhole) {
       : "No node has labels that say where it is in the network, so that there is no fabric to show and groups are placed as if all nodes were equally near. The labels that Coterie reads, and the setting group_levels for others, are in its documentation of the configuration.")];
   }
   const parts = [h("p", { class: "detail" }, `By ${levels.join(", ")}; a domain that is the only one of its parent is named with it.`)];
-  if (nWithout > 0) parts.push(notice(`${count(nWithout, "node")} of ${nodes.length.toLocaleString("en")} ${nWithout === 1 ? "has" : "have"} no such labels: unknown is not near.`));
+  if (nWithout > 0) parts.push(notice(`${count(nWithout, "node")} of ${nodes.length.toLocaleString("en")} ${nWithout === 1 ? "has" : "have"} no such labels, so that ${nWithout === 1 ? "it counts" : "they count"} as near no other node.`));
   return parts;
 }
 

@@ -1,6 +1,7 @@
 // The groups: those that wait first, with how many members are here and why; then where the others are.
 
 import { list } from "../api.js";
+import { colourGroups } from "../colours.js";
 import { h, notice, table } from "../dom.js";
 import { count } from "../words.js";
 import { reader } from "../views/live.js";
@@ -18,6 +19,7 @@ export function show(_parts, _query, root) {
   root.append(head, errors, content);
   const work = reader(errors, async (signal) => {
     const groups = await list("groups", { signal });
+    colourGroups(groups.map(keyOf));
     const waiting = groups.filter((group) => group.state === "waiting").length;
     head.textContent = groups.length === 0 ? "No groups" : `${count(groups.length, "group")}, ${waiting.toLocaleString("en")} ${waiting === 1 ? "waits" : "wait"}`;
     if (groups.length === 0) {
@@ -27,9 +29,9 @@ export function show(_parts, _query, root) {
     groups.sort((a, b) => ORDER[a.state] - ORDER[b.state] || (a.first_since_unix_s ?? 0) - (b.first_since_unix_s ?? 0));
     const columns = [["Group"], ["State"], ["Members"], ["Why it waits"], ["Domain"], ["Nodes", true], ["GPUs", true], ["Predicted"], ["For"]];
     const rows = groups.slice(0, SHOWN).map((group) => [
-      h("span", {}, swatch(keyOf(group)), " ", groupLink(keyOf(group))),
-      group.state, here(group), why(group), domain(group),
-      group.n_nodes.toLocaleString("en"), group.n_gpus.toLocaleString("en"), worth(group), age(group)]);
+      h("span", { class: "named" }, swatch(keyOf(group)), groupLink(keyOf(group))),
+      h("span", { class: "whole" }, group.state), here(group), why(group), domain(group),
+      group.n_nodes.toLocaleString("en"), group.n_gpus.toLocaleString("en"), worth(group), h("span", { class: "whole" }, age(group))]);
     const more = groups.length > SHOWN && h("p", { class: "count" },
       `The first ${SHOWN} are shown; kubectl coterie groups lists all.`);
     content.replaceChildren(table("Groups", columns, rows), ...[more].filter(Boolean));

@@ -69,7 +69,7 @@ function offers(answer, waits) {
   const summary = answer?.summary;
   const best = waits && answer?.nodes?.find((node) => node.place === 1);
   const found = [];
-  if (best?.containers) found.push({ title: "Would be chosen now", node: best.node, offer: joined(best.containers) });
+  if (best?.containers) found.push({ title: isForGroup(waits) ? "Would fit without its group" : "Would be chosen now", node: best.node, offer: joined(best.containers) });
   const second = answer?.bound?.runner_up_set ?? summary?.runner_up_set;
   if (second) {
     found.push({ title: second.is_better ? "Better here now" : "Runner-up on this node", node: second.node, offer: second,
@@ -80,6 +80,11 @@ function offers(answer, waits) {
   const near = waits && !best && (waits.would_fit ?? summary?.groups.find((group) => group.nearest)?.nearest);
   if (near) found.push({ title: "Would fit first here", node: near.node, offer: near, why: relief(near).slice(2).join("") });
   return found;
+}
+
+/** Whether the pod gets a node only together with all members of its group. */
+function isForGroup(waits) {
+  return Boolean(waits?.group?.size);
 }
 
 /** One offer of the sets of containers: the figures are the slowest's. */
@@ -115,6 +120,9 @@ function pendingParts(pod) {
   const wants = [size, pod.affinity && `affinity ${pod.affinity}`, pod.policy && `policy ${pod.policy}`,
     pod.min_bandwidth_gbytes_per_s !== null && `at least ${rate(pod.min_bandwidth_gbytes_per_s)}`].filter(Boolean).join(", ");
   const parts = [h("p", { class: "detail" }, `Waits ${since(pod.since_unix_s)}: ${wants}`), notice(`${pod.reason}.`)];
+  if (isForGroup(pod)) {
+    parts.push(h("p", {}, "The group gets nodes only once there is room for all members; the sets and the explanation below are of this member alone."));
+  }
   if (pod.would_fit) parts.push(h("p", { class: "notice" }, relief(pod.would_fit), "."));
   return parts;
 }
