@@ -230,7 +230,7 @@ def hashed(key: str) -> int:
 
 def fill(cell: Locator) -> str:
     """The colour of a cell."""
-    return cell.evaluate("one => getComputedStyle(one).getPropertyValue('--fill')")
+    return str(cell.evaluate("one => getComputedStyle(one).getPropertyValue('--fill')"))
 
 
 def test_short_words_of_the_list_are_not_broken(open_page, fabric):
