@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import time
 from statistics import median
@@ -20,7 +19,7 @@ from tests.unit.extender.pods import pod
 from tests.unit.extender.read_api.served import ServedReads
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator
 
 WHAT_IF, EXPLAIN = "/api/v1/what-if", "/api/v1/explain"
 LONGEST_TURN = 60.0
@@ -32,15 +31,6 @@ At most 29 ms were needed; unbounded bodies took 12 s."""
 def served() -> ServedReads:
     """A small cluster: the bodies are what takes time."""
     return ServedReads(engine())
-
-
-@pytest.fixture
-def _frozen() -> Iterator[None]:
-    """As the server does: the collector skips what lives for ever."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 def filled(text: str, item: str, most: int = MAX_VALUES - 50) -> bytes:
