@@ -40,6 +40,10 @@ class Judge:
     def __init__(self, nodes: Iterable[EmbeddedNode]) -> None:
         self._nodes = {node.name: node for node in nodes}
 
+    def learn(self, nodes: Iterable[EmbeddedNode]) -> None:
+        """Know these too."""
+        self._nodes |= {node.name: node for node in nodes}
+
     def fits(self, node: NodeState, free: frozenset[str], pod: PodState) -> bool:
         """Whether the pod has a qualifying set among these devices (`checker.Fits`)."""
         if len(free) < pod.size or not node.allocatable:

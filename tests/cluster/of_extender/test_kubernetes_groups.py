@@ -15,7 +15,7 @@ import pytest
 
 from extender.embedded import ClusterSpec, parse_cluster
 from tests.cluster.control.control_plane import ControlPlane
-from tests.cluster.fleet.nodes import create_nodes, node_path
+from tests.cluster.fleet.nodes import node_path
 from tests.cluster.fleet.stage import play, start_cast
 from tests.cluster.fleet.workload import PODS, make_pod
 
@@ -108,7 +108,7 @@ def test_of_a_pair_none_is_bound_where_one_set_is_free(cast):
             await played.create(make_pod("other", 1))
             await played.bound("other", within_s=SOON_S)
             assert n_bound(played, "pair", 2) == 0
-            await create_nodes(played.api, made_of(name="second"))
+            await played.add_nodes(made_of(name="second"))
             await played.bound(*names_of("pair", 2), within_s=SOON_S)
             names = {plan["group"]["name"] for plan in plans(played, "pair", 2)}
             assert names == {"podgroup/pair"}
