@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from extender.read_api.figures import SIZES, SetFigures
 from extender.read_api.node_entry import NodeEntry
-from extender.read_api.pacing import paced, pause
+from extender.read_api.pacing import batches, paced, pause
 from extender.read_api.placed_members import members_after
 from extender.state import StateMoment
 
@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from extender.snapshot import MachineType
     from extender.state import Account, LiveCluster, NodeRecord
 
-__all__ = ["Cluster", "ClusterTable", "Sums"]
+__all__ = ["AT_ONCE", "Cluster", "ClusterTable", "Sums"]
+
+AT_ONCE = 1024
+"""Names that are compared between two looks at the time: some 0.1 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +126,9 @@ class ClusterTable:
         state = self._state
         moment = state.moment()
         nodes, accounts, generation = moment.nodes, moment.accounts, moment.generation
-        others = _changed(nodes, self._nodes)
         await pause()
-        others |= _changed(accounts, self._accounts)
+        others = await _changed(nodes, self._nodes) | await _changed(accounts, self._accounts)
+        await pause()
         entries, changed = dict(before.entries), list[tuple[NodeEntry | None, NodeEntry | None]]()
         async for name in paced(others):
             old, new = entries.pop(name, None), None
@@ -184,13 +187,16 @@ def _members(
     return () if old is None else old.members, () if new is None else new.members
 
 
-def _changed(now: Mapping[str, object], before: Mapping[str, object]) -> set[str]:
-    """The names with another object than before, or none. O(n): 0.5 ms for 5,000 nodes."""
-    if now.keys() == before.keys():
-        olds = map(before.__getitem__, now)
-        return set(compress(now, map(is_not, now.values(), olds)))
-    changed = {name for name, one in now.items() if before.get(name) is not one}
-    return changed | (before.keys() - now.keys())
+async def _changed(now: Mapping[str, object], before: Mapping[str, object]) -> set[str]:
+    """The names with another object than before, or none. O(n), in parts of `AT_ONCE` names."""
+    found: set[str] = set()
+    async for names in paced(batches(now, AT_ONCE)):
+        olds, news = map(before.get, names), map(now.__getitem__, names)
+        found.update(compress(names, map(is_not, news, olds)))
+    n_added = sum(name not in before for name in found)
+    if len(now) - n_added < len(before):
+        found |= before.keys() - now.keys()
+    return found
 
 
 def _order(item: tuple[TallyKey, Sums]) -> tuple[str, str, str]:

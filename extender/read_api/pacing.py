@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Generator, Iterable
+    from collections.abc import AsyncIterator, Generator, Iterable, Iterator
 
-__all__ = ["drive", "paced", "pause"]
+__all__ = ["batches", "drive", "paced", "pause"]
 
 T = TypeVar("T")
 
@@ -36,6 +37,17 @@ async def paced(items: Iterable[T]) -> AsyncIterator[T]:
         if time.perf_counter() >= ends_s:
             await pause()
             ends_s = time.perf_counter() + TURN_S
+
+
+def batches(items: Iterable[T], size: int) -> Iterator[tuple[T, ...]]:
+    """Up to `size` items at a time, where a look at the time costs more than an item.
+
+    >>> list(batches("abcde", 2))
+    [('a', 'b'), ('c', 'd'), ('e',)]
+    """
+    rest = iter(items)
+    while part := tuple(islice(rest, size)):
+        yield part
 
 
 async def drive(turns: Generator[None, None, T]) -> T:

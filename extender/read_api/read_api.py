@@ -11,13 +11,13 @@ from bisect import bisect_left, bisect_right
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from extender.read_api.cluster_table import ClusterTable
+from extender.read_api.cluster_table import AT_ONCE, ClusterTable
 from extender.read_api.figures import SIZES, rounded
 from extender.read_api.groups import GroupTable
 from extender.read_api.machines import MachinesJson
 from extender.read_api.over_time import Changes, History
 from extender.read_api.over_time.history import INTERVAL_S
-from extender.read_api.pacing import paced
+from extender.read_api.pacing import batches, paced
 from extender.read_api.paging import ItemsPage, decode_continue
 from extender.read_api.pending import PendingTable
 from extender.read_api.what_if import WhatIfs
@@ -243,8 +243,7 @@ class ReadApi:
                 last = f"{name} {END_OF_NODE}"
                 continue
             if namespace is None and n_items == limit:
-                rest = map(cluster.entries.__getitem__, names[i:])
-                n_remaining += sum(map(attrgetter("n_pods"), rest))
+                n_remaining += await _count_pods(cluster, names[i:])
                 break
             for key, text in self._pods(entry).items():
                 if not key.startswith(prefix) or (name == after_node and key <= after_name):
@@ -309,6 +308,14 @@ class ReadApi:
 
     def _pods(self, entry: NodeEntry) -> Mapping[str, bytes]:
         return entry.pods_json(self._engine.cluster.pods.on_node(entry.node.name))
+
+
+async def _count_pods(cluster: Cluster, names: Sequence[str]) -> int:
+    """The placed pods of nodes."""
+    n_pods = 0
+    async for part in paced(batches(names, AT_ONCE)):
+        n_pods += sum(map(attrgetter("n_pods"), map(cluster.entries.__getitem__, part)))
+    return n_pods
 
 
 def _cut(
