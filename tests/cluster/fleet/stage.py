@@ -36,12 +36,16 @@ if TYPE_CHECKING:
     from tests.cluster.control.scheduler import Scheduler
     from tests.cluster.fleet.checker import PodState
 
-__all__ = ["EXTENDER_USER", "Cast", "Play", "play", "prepare", "stand_by", "start_cast"]
+__all__ = ["EXTENDER_USER", "SOON_S", "Cast", "Play", "play", "prepare", "stand_by", "start_cast"]
 
 EXTENDER_USER = "coterie-extender"
 """Who the extender is in a kubeadm control plane (deploy/kubeadm)."""
-SOON_S = 30.0
-"""Long enough for anything that takes a second or two on a busy machine."""
+SOON_S = 60.0
+"""Long enough for anything that takes a second or two, on a busy machine.
+
+It holds an error backoff of kube-scheduler (10 s), and is far below the five minutes after which
+kube-scheduler tries a parked pod by itself (`podMaxInUnschedulablePodsDuration`).
+"""
 
 
 @dataclass
@@ -103,8 +107,12 @@ class Play:
         return _key(name) in self.checker.pods
 
     async def until(self, is_so: Callable[[], object], *, within_s: float = SOON_S) -> float:
-        """Wait until something holds in etcd; how long it took."""
-        return await self.follower.until(lambda _: bool(is_so()), within_s=within_s)
+        """Wait until something holds in etcd; how long it took. An error shows the pods."""
+        try:
+            return await self.follower.until(lambda _: bool(is_so()), within_s=within_s)
+        except TimeoutError as error:
+            msg = f"not so within {within_s:g} s; pods in etcd:\n{self._described()}"
+            raise TimeoutError(msg) from error
 
     async def bound(self, *names: str, within_s: float = SOON_S) -> list[PodState]:
         """Wait until these pods have a node."""
@@ -133,6 +141,13 @@ class Play:
         async with asyncio.timeout(SOON_S):
             while await asyncio.to_thread(self._known) != set(names):  # noqa: ASYNC110 - no event
                 await asyncio.sleep(0.1)
+
+    def _described(self) -> str:
+        """A line for each live or waiting pod."""
+        pods = (one for one in self.checker.pods.values() if one.is_live or one.node is None)
+        return "\n".join(
+            f"{one.name}: {one.phase} on {one.node} {one.reason} {one.message}" for one in pods
+        )
 
     def _known(self) -> set[str]:
         answer = self.cast.extender.get("/state/nodes")

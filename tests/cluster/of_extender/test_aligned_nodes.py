@@ -15,9 +15,6 @@ from topology.annotations import DevicesReport, TopologyManagerPolicy
 
 pytestmark = pytest.mark.cluster
 
-AT_ONCE_S = 2.0
-"""How soon a pod starts after the node's report changed."""
-
 
 @pytest.fixture(scope="module")
 def cast(control_plane):
@@ -68,7 +65,7 @@ def test_a_pod_waits_until_its_node_aligns_no_more(cast):
             (node,) = played.nodes
             report = DevicesReport(generation=2, policy=TopologyManagerPolicy.NONE)
             await set_devices_report(played.api, node.name, report)
-            (pod,) = await played.bound("waiting", within_s=AT_ONCE_S)
+            (pod,) = await played.bound("waiting")
             assert numa_nodes(played, pod) == {0, 1}
 
     asyncio.run(main())

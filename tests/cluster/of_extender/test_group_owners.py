@@ -438,6 +438,12 @@ async def n_reads(played):
 
 def test_the_decisions_replay(cast):
     """What was read is in the log."""
+
+    async def main():
+        async with play(cast, FOUR) as played, created(played, JOBS, indexed_job("logged", 2)):
+            await played.bound(*await pods_of(played, "logged", 2))
+
+    asyncio.run(main())
     cast.extender.stop()
     try:
         assert '"owner_read"' in cast.decision_log.read_text(encoding="utf-8")

@@ -99,7 +99,7 @@ def test_with_patience_it_is_placed_and_the_small_pods_go_on(cast):
             stand_by(cast, "--group-patience-s", str(PATIENCE_S)) as patient,
             loaded(patient) as (played, small),
         ):
-            found = await played.bound(*MEMBERS, within_s=20.0)
+            found = await played.bound(*MEMBERS)
             nodes = {one.node for one in found}
             assert len(nodes) == 2
             n_before = small.look()

