@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from extender.groups.claims import Claims
-    from extender.groups.members.bound_members import BoundMembers
+    from extender.groups.members.departed import Departed
     from extender.groups.members.group import Group, GroupKey
-    from extender.groups.members.without_gpus import WithoutGpus
+    from extender.groups.members.member_counts import MemberCounts
     from extender.groups.readings.journal import GroupOutcome
     from extender.groups.reservation.reserved_nodes import Reservation, ReservedNodes
     from extender.protocol import PodRequest
@@ -40,16 +40,17 @@ class GroupReadings:
     def __init__(
         self,
         groups: Mapping[GroupKey, Group],
-        bound: BoundMembers,
-        without_gpus: WithoutGpus,
+        counts: MemberCounts,
         claims: Claims,
         reserved: ReservedNodes,
+        departed: Departed,
     ) -> None:
         self._groups = groups
-        self._bound = bound
-        self._without_gpus = without_gpus
+        self._counts = counts
+        self._bound = counts.bound
         self._claims = claims
         self._reserved = reserved
+        self._departed = departed
         self.journal = Journal()
         self.is_holder = True
         self.has_lease = False
@@ -82,7 +83,7 @@ class GroupReadings:
 
     def take_outcomes(self) -> tuple[GroupOutcome, ...]:
         """What became of released groups since the last call."""
-        self.journal.settle(self._groups, self._bound.key_of)
+        self.journal.settle(self._groups, self._bound, self._departed)
         return self.journal.take()
 
     def counts(self, key: GroupKey) -> tuple[int, int, int]:
@@ -90,7 +91,7 @@ class GroupReadings:
         group, n_bound = self._groups.get(key), self._bound.count(key)
         if group is None:
             return 0, n_bound, 0
-        size = group.size - self._without_gpus.count(key) if group.is_sized else 0
+        size = self._counts.size(group) if group.is_sized else 0
         return group.n_watched, n_bound, size
 
     def status(self, key: GroupKey) -> GroupStatus:
@@ -98,7 +99,7 @@ class GroupReadings:
         group, bound = self._groups.get(key), self._bound.by_uid(key)
         if group is None:
             return GroupStatus(key, bound)
-        size = group.size - self._without_gpus.count(key)
+        size = self._counts.size(group)
         if self._bound.has_begun(key):  # those that ended are not missing
             size = min(size, group.n_watched + len(bound))
         status = status_of(

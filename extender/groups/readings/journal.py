@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 from extender.groups.members.group import Stage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
+    from extender.groups.members.bound_members import BoundMembers
+    from extender.groups.members.departed import Departed
     from extender.groups.members.group import Group, GroupKey, Member
     from topology.groups import GroupValue
 
@@ -75,16 +77,22 @@ class Journal:
         )
 
     def settle(
-        self, groups: Mapping[GroupKey, Group], bound: Callable[[str], GroupKey | None]
+        self, groups: Mapping[GroupKey, Group], bound: BoundMembers, departed: Departed
     ) -> None:
-        """End the releases of which no Binding is open; `bound` gives a bound pod's group."""
+        """End the releases of which no Binding is open.
+
+        It may still be for a member in `departed` that is not bound: a pod with a new node leaves
+        the watch of pending pods, which can be ahead of the watch that shows the node.
+        """
         for key, one in tuple(self._open.items()):
             group = groups.get(key)
             if group is not None and (group.at(Stage.RELEASED) or group.has_unsure):
                 continue
+            unbound = [uid for uid in one.nodes if bound.key_of(uid) is None]
+            if any(uid in departed for uid in unbound):
+                continue
             del self._open[key]
-            n_bound = sum(bound(uid) is not None for uid in one.nodes)
-            self._outcomes.append(replace(one, n_bound=n_bound))
+            self._outcomes.append(replace(one, n_bound=len(one.nodes) - len(unbound)))
 
     def take(self) -> tuple[GroupOutcome, ...]:
         """The outcomes since the last call."""

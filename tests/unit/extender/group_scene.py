@@ -177,10 +177,15 @@ class GroupScene:
         """A bind call comes."""
         return self.gateway.handle(BindRequested(BindCall.decode(binding(uid, on)), self.now_s))
 
+    def proceed(self, step: Any) -> Any:
+        """A bind that is held looks again whether it may write its Binding."""
+        return (
+            self.gateway.handle(BindHeld(step, self.now_s)) if isinstance(step, HoldBind) else step
+        )
+
     def end(self, step: Any, *, is_accepted: bool = True) -> Answer:
         """A bind goes to its end."""
-        if isinstance(step, HoldBind):
-            step = self.gateway.handle(BindHeld(step, self.now_s))
+        step = self.proceed(step)
         if isinstance(step, WriteBinding):
             result = WriteResult.ACCEPTED if is_accepted else WriteResult.REJECTED
             step = self.gateway.handle(BindingWritten(step, Written(result), self.now_s))

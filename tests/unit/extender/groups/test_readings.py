@@ -71,6 +71,41 @@ def test_what_is_claimed_stands_with_its_domain(scene):
     assert dict(bound.bound) == outcome.nodes
 
 
+def test_members_that_left_the_pending_ones_first_are_waited_for(scene):
+    """The watch of pods with a node is behind that of pending pods, and so is the call's answer."""
+    scene.see("a", "b")
+    for uid in ("a", "b"):
+        scene.filter(uid)
+    scene.woken()
+    steps = [scene.begin(uid, str(scene.node_of(uid))) for uid in ("a", "b")]
+    writes = [scene.proceed(step) for step in steps]
+    scene.lose("a", "b")
+    assert scene.groups.readings.take_outcomes() == ()
+    scene.end(writes[0])
+    assert scene.groups.readings.take_outcomes() == ()
+    scene.end(writes[1])
+    (outcome,) = scene.groups.readings.take_outcomes()
+    assert outcome.is_whole
+
+
+def test_members_that_are_deleted_before_their_binding_leave_a_group_partial(scene):
+    """Known some seconds after, once no watch can be behind any more."""
+    scene.see("a", "b")
+    for uid in ("a", "b"):
+        scene.filter(uid)
+    scene.woken()
+    steps = [scene.begin(uid, str(scene.node_of(uid))) for uid in ("a", "b")]
+    first, second = [scene.proceed(step) for step in steps]
+    scene.lose("b")
+    scene.end(first)
+    scene.end(second, is_accepted=False)
+    scene.pass_s(5.0)
+    assert scene.groups.readings.take_outcomes() == ()
+    scene.pass_s(15.0)
+    (outcome,) = scene.groups.readings.take_outcomes()
+    assert (outcome.n_bound, len(outcome.nodes)) == (1, 2)
+
+
 def test_a_bind_that_is_held_is_counted(scene):
     """Until the others' calls are there."""
     scene.see("a", "b")
