@@ -1,9 +1,9 @@
 """Which nodes to reserve for groups that find no room, and until when.
 
 Smaller pods that start in between take what a large group waits for, so that under load it may wait
-without end. With a patience, the nodes of one domain are reserved for a complete group that has
-found no room for that long (`topology.groups.keep_nodes`, which chooses them); those that wait
-longest come first, higher priority before, and no more than `MOST_KEPT` groups have nodes at a
+without end. With a patience, nodes of one domain are reserved for a complete group that has found
+no room for that long (`topology.groups.keep_nodes`, which chooses twice what it needs); those that
+wait longest come first, higher priority before, and no more than `MOST_KEPT` groups have nodes at a
 time, none of them the same. Pods that run go on, and none is evicted.
 
 A reservation ends

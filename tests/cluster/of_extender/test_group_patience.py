@@ -92,7 +92,7 @@ def test_a_group_starves_beside_small_pods(cast):
 
 
 def test_with_patience_it_is_placed_and_the_small_pods_go_on(cast):
-    """Two nodes are reserved and come free; afterwards small pods run there again."""
+    """Nodes are reserved, two come free, and afterwards small pods run there again."""
 
     async def main():
         async with (

@@ -36,18 +36,28 @@ def keep(tree_of):
         pytest.param([group("a", 2, (0,) * 5, waited_s=59)], {}, id="not before the patience"),
         pytest.param(
             [group("a", 2, (0, 0, 0, 1, 0))],
-            {"a": ["T1", "T2"]},
-            id="the leaf where most members fit now, and of it as few nodes as hold the group",
+            {"a": ["S1", "S2", "T1", "T2"]},
+            id="the spine, which holds it twice, and of it the nodes where most members fit now",
         ),
         pytest.param(
-            [group("a", 3, (1, 1, 0, 0, 0))],
+            [group("a", 1, (0, 0, 0, 1, 0))],
+            {"a": ["T1", "T2"]},
+            id="the leaf where most members fit now, and of it as few nodes as hold it twice",
+        ),
+        pytest.param(
+            [group("a", 1, (0,) * 5, empty=(2, 0, 1, 1, 1))],
+            {"a": ["S1"]},
+            id="one node that holds it twice",
+        ),
+        pytest.param(
+            [group("a", 3, (1, 1, 0, 0, 0), within="leaf")],
             {"a": ["T1", "T2", "T3"]},
-            id="a leaf that never holds the group is not kept",
+            id="the leaf that holds it once, where it must be in one",
         ),
         pytest.param(
             [group("a", 4, (0, 0, 1, 1, 1))],
-            {"a": ["S1", "T1", "T2", "T3"]},
-            id="the spine where no leaf is large enough",
+            {"a": ["S1", "S2", "T1", "T2", "T3"]},
+            id="all of the spine where nothing holds it twice",
         ),
         pytest.param([group("a", 6, (0,) * 5)], {}, id="nothing where nothing ever holds it"),
         pytest.param(
@@ -60,7 +70,7 @@ def keep(tree_of):
         ),
         pytest.param([group("a", 2, (0,) * 5, within="zone")], {}, id="nor at an unknown one"),
         pytest.param(
-            [group("a", 2, (0, 0, 1, 1, 0), empty=(1, 1, 0, 2, 1))],
+            [group("a", 1, (0, 0, 1, 1, 0), empty=(1, 1, 0, 2, 1))],
             {"a": ["T2"]},
             id="a node that is free now, but none that never takes a member",
         ),
@@ -73,9 +83,9 @@ def test_what_is_kept(keep, waiting, expected):
 
 def test_groups_keep_different_nodes_oldest_first(keep):
     """Two that kept the same nodes would wait for each other."""
-    first, second = group("a", 3, (0,) * 5), group("b", 2, (0, 0, 1, 1, 1))
-    assert keep(first, second) == {"a": ["T1", "T2", "T3"], "b": ["S1", "S2"]}
-    assert keep(second, first) == {"b": ["T1", "T2"], "a": ["S1", "S2", "T3"]}
+    first, second = (group(name, 1, (0, 0, 1, 1, 1)) for name in "ab")
+    assert keep(first, second) == {"a": ["T1", "T2"], "b": ["S1", "S2"]}
+    assert keep(second, first) == {"b": ["T1", "T2"], "a": ["S1", "S2"]}
 
 
 def test_what_is_kept_stays_until_the_group_no_longer_waits(keep):
