@@ -178,8 +178,9 @@ def whole(scene: GroupScene, content: dict[str, Any]) -> Any:
 
 def test_reserved_nodes_are_explained_to_the_group_and_to_others():
     """Which, since when; and for whom, where another pod would fit."""
-    scene = GroupScene(group_patience_s=60.0)
-    for name in scene.names[:3]:
+    nodes = (leaf(f"n{i}", f"S{i // 4}") for i in range(8))
+    scene = GroupScene(*nodes, group_patience_s=60.0)
+    for name in scene.names[:7]:
         scene.gateway.handle(PodSeen(facts(f"on-{name}", plan_of(name, *ids(name)))))
     scene.see("a", "b")
     for uid in "ab":
@@ -187,14 +188,14 @@ def test_reserved_nodes_are_explained_to_the_group_and_to_others():
     scene.woken()
     scene.pass_s(60.0)
     scene.woken()
-    kept = {"place": "2 nodes of leaf S1", "nodes": ["n2", "n3"], "since_s": 160.0}
+    kept = {"place": "4 nodes of leaf S1", "nodes": ["n4", "n5", "n6", "n7"], "since_s": 160.0}
     assert explained(scene, scene.manifest("a"))["reserved"] == kept
     assert [one["fits"] for one in whole(scene, scene.manifest("a"))["nodes"]].count(True) == 1
     answer = whole(scene, pod(2, uid="single"))
     assert answer["summary"]["n_fit"] == 0
     assert answer["summary"]["try"] is None
     found = {one["node"]: (one["fits"], one["reason"], one["detail"]) for one in answer["nodes"]}
-    assert found["n3"] == (False, Reason.NODE_RESERVED.value, "for default/g")
-    assert found["n2"][:2] == (False, Reason.NOT_ENOUGH_FREE.value)
+    assert found["n7"] == (False, Reason.NODE_RESERVED.value, "for default/g")
+    assert found["n4"][:2] == (False, Reason.NOT_ENOUGH_FREE.value)
     reasons = {one["reason_label"]: one["n"] for one in answer["summary"]["groups"]}
-    assert reasons == {"node_reserved": 1, "not_enough_free": 3}
+    assert reasons == {"node_reserved": 1, "not_enough_free": 7}
