@@ -13,7 +13,7 @@ import pytest
 from benchmarks.errors import ServerFailed
 from benchmarks.speed.load import Load
 from benchmarks.speed.reader import PATHS, read_all
-from benchmarks.speed.reads import PACES, ReadsLoad, run
+from benchmarks.speed.reads import PACES, VERBS, Kind, ReadsLoad, run
 
 
 class Pages(BaseHTTPRequestHandler):
@@ -72,13 +72,13 @@ def test_the_reader_fails_where_an_answer_does(pages):
 
 @pytest.mark.slow("runs an extender and a reader as processes")
 def test_calls_are_measured_with_and_without_a_reader():
-    """Each verb at each pace: without, with, and without again."""
+    """Each verb at each pace, beside each kind of reader and none."""
     load = Load((16,), 40, 4, n_builds=1, n_selections=1, n_fits=1, n_draws=1)
     (table,) = run(ReadsLoad(load, n_turns=1, n_pods=4))
-    assert len(table.rows) == 3 * 2 * len(PACES)
-    kinds = (table.rows[::3], table.rows[1::3], table.rows[2::3])
-    for without, beside, again in zip(*kinds, strict=True):
-        assert (without[1], beside[1], again[1]) == (4, 4, 4)
-        assert without[-1] == 1.0
-        assert min(float(beside[-1] or 0), float(again[-1] or 0)) > 0
+    assert [row[0] for row in table.rows] == [
+        f"{verb}, {pace}, {kind.value}" for pace in PACES for verb in VERBS for kind in Kind
+    ]
+    assert {row[1] for row in table.rows} == {4}
+    assert {row[-1] for row in table.rows[:: len(Kind)]} == {1.0}
+    assert min(float(row[-1] or 0) for row in table.rows) > 0
     assert any("rounds; without entity tags" in note for note in table.notes)
