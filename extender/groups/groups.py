@@ -103,15 +103,15 @@ class Groups:
         self._patience = Patience(
             cluster, self._claims.planner, self._counts, self.reserved, patience_s=patience_s
         )
-        self._departed = Departed()
         self.readings = GroupReadings(
-            self._groups, self._counts, self._claims, self.reserved, self._departed
+            self._groups, self._counts, self._claims, self.reserved, cluster
         )
         self.releases = Releases(
             self._waiting, cluster, self._claims, self.readings.journal, at_once
         )
         self.near_bound = NearBound(self._bound, self._claims.planner)
         self._reconciler = Reconciler(cluster, self._claims, self.releases, self._counts)
+        self._departed = Departed()
         self.owned = OwnedGroups(
             self._groups, reads=not at_once, review=self._review, lose=self.lose
         )

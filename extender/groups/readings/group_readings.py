@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from extender.groups.claims import Claims
-    from extender.groups.members.departed import Departed
     from extender.groups.members.group import Group, GroupKey
     from extender.groups.members.member_counts import MemberCounts
     from extender.groups.readings.journal import GroupOutcome
     from extender.groups.reservation.reserved_nodes import Reservation, ReservedNodes
     from extender.protocol import PodRequest
+    from extender.state import LiveCluster
 
 __all__ = ["GroupReadings"]
 
@@ -43,14 +43,14 @@ class GroupReadings:
         counts: MemberCounts,
         claims: Claims,
         reserved: ReservedNodes,
-        departed: Departed,
+        cluster: LiveCluster,
     ) -> None:
         self._groups = groups
         self._counts = counts
         self._bound = counts.bound
         self._claims = claims
         self._reserved = reserved
-        self._departed = departed
+        self._pods = cluster.pods
         self.journal = Journal()
         self.is_holder = True
         self.has_lease = False
@@ -83,7 +83,7 @@ class GroupReadings:
 
     def take_outcomes(self) -> tuple[GroupOutcome, ...]:
         """What became of released groups since the last call."""
-        self.journal.settle(self._groups, self._bound, self._departed)
+        self.journal.settle(self._groups, self._bound, self._pods)
         return self.journal.take()
 
     def counts(self, key: GroupKey) -> tuple[int, int, int]:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from extender.groups.members.bound_members import BoundMembers
-    from extender.groups.members.departed import Departed
     from extender.groups.members.group import Group, GroupKey, Member
+    from extender.state.pods import PodTracker
     from topology.groups import GroupValue
 
 __all__ = ["GroupOutcome", "Journal"]
@@ -77,19 +77,19 @@ class Journal:
         )
 
     def settle(
-        self, groups: Mapping[GroupKey, Group], bound: BoundMembers, departed: Departed
+        self, groups: Mapping[GroupKey, Group], bound: BoundMembers, pods: PodTracker
     ) -> None:
         """End the releases of which no Binding is open.
 
-        It may still be for a member in `departed` that is not bound: a pod with a new node leaves
-        the watch of pending pods, which can be ahead of the watch that shows the node.
+        One is open too for a pod that has left the watch of pending pods, which can be ahead of the
+        watch that shows its node: `pods` has what is assumed of it until its Binding has an end.
         """
         for key, one in tuple(self._open.items()):
             group = groups.get(key)
             if group is not None and (group.at(Stage.RELEASED) or group.has_unsure):
                 continue
             unbound = [uid for uid in one.nodes if bound.key_of(uid) is None]
-            if any(uid in departed for uid in unbound):
+            if any(pods.get(uid) is not None for uid in unbound):
                 continue
             del self._open[key]
             self._outcomes.append(replace(one, n_bound=len(one.nodes) - len(unbound)))

@@ -88,8 +88,8 @@ def test_members_that_left_the_pending_ones_first_are_waited_for(scene):
     assert outcome.is_whole
 
 
-def test_members_that_are_deleted_before_their_binding_leave_a_group_partial(scene):
-    """Known some seconds after, once no watch can be behind any more."""
+def test_a_member_that_is_deleted_before_its_binding_leaves_a_group_partial(scene):
+    """Known as soon as its Binding is refused; the group that replaces it is whole by itself."""
     scene.see("a", "b")
     for uid in ("a", "b"):
         scene.filter(uid)
@@ -98,12 +98,17 @@ def test_members_that_are_deleted_before_their_binding_leave_a_group_partial(sce
     first, second = [scene.proceed(step) for step in steps]
     scene.lose("b")
     scene.end(first)
-    scene.end(second, is_accepted=False)
-    scene.pass_s(5.0)
+    scene.pass_s(12.0)
     assert scene.groups.readings.take_outcomes() == ()
-    scene.pass_s(15.0)
+    scene.end(second, is_accepted=False)
     (outcome,) = scene.groups.readings.take_outcomes()
     assert (outcome.n_bound, len(outcome.nodes)) == (1, 2)
+    scene.see("c")
+    scene.filter("c")
+    scene.woken()
+    scene.end(scene.begin("c", str(scene.node_of("c"))))
+    (outcome,) = scene.groups.readings.take_outcomes()
+    assert (outcome.name, outcome.is_whole) == ("pod-c", True)
 
 
 def test_a_bind_that_is_held_is_counted(scene):
