@@ -9,21 +9,23 @@ what was becoming free, so that under load large groups wait without end. A kept
 of others; the group itself may start anywhere.
 
 Method. Groups that have waited for the patience or longer keep nodes of one domain each, oldest
-first, at most `most_kept` groups at a time. They keep `ROOM` times the nodes that hold the group
-once they are empty: it starts when the first of these are free, and need not wait for the pod that
-runs longest on exactly its own. So of the domains of the nearest level that hold as much, or else
-of those that hold the group at all, without the nodes kept by others, it is the one where most
-members fit now; inside it the nodes that take most members now. Nodes are kept until the group
-starts or no longer waits, and are not chosen again in between: a keeper that moved would wait for
-other pods each time. O(levels x nodes log nodes) for each new keeper.
+first, at most `most_kept` groups at a time. They keep nodes that hold the group `ROOM` times once
+they are empty: it starts when the first of these that hold it are free, and need not wait for the
+pod that runs longest on exactly its own. Two domains come into question, that of the nearest level
+that holds as much, and that of the nearest level that holds the group at all, without the nodes
+kept by others; of those of one level it is the one where the group would wait least (`_wait`), in
+each the nodes that take most members now. The one with the shorter wait is kept, the nearer of
+equal ones. Nodes are kept until the group starts or no longer waits, and are not chosen again in
+between: a keeper that moved would wait for other pods each time. Where a group finds none, the
+others give up what they keep beyond once. O(levels x nodes log nodes) for each new keeper.
 
-`ROOM` and `MOST_KEPT` are by simulation (`benchmarks/groups`, 10 seeds, members of 8 and of 4
-GPUs): with once the nodes and four groups at a time groups wait 85 and 69 h at the 95th
-percentile, with these 69 and 62 h, and single pods 69 and 26 h, with these 72 and 26 h.
+`ROOM` and `MOST_KEPT` are by simulation (`benchmarks/groups`, members of 8 and of 4 GPUs): the
+table is in `docs/adr/0030-patience-reserves-nodes.md`.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from topology.groups.choice_outcome import MemberShape
-    from topology.groups.domain_tree import Domain, DomainTree
+    from topology.groups.domain_tree import DomainTree
 
 __all__ = ["MOST_KEPT", "WaitingGroup", "keep_nodes"]
 
@@ -43,6 +45,8 @@ MOST_KEPT = 3
 """Groups that keep nodes at a time: each keeps GPUs idle, and so delays everything else."""
 ROOM = 2
 """How many times its members the nodes of a group hold when empty, where a domain is so large."""
+_EQUAL = 1e-9
+"""Waits that differ by less are equal: sums of fractions are not exact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,44 +72,76 @@ def keep_nodes(
     `waiting` oldest first. `kept`: what the last call returned. A group whose shape has no
     `fits_when_empty` keeps nothing: it could wait for nodes that never hold it.
     """
-    names = {group.name for group in waiting}
-    after = {name: nodes for name, nodes in kept.items() if name in names}
+    by_name = {group.name: group for group in waiting}
+    after = {name: nodes for name, nodes in kept.items() if name in by_name}
     for group in waiting:
         if len(after) >= most_kept:
             break
         if group.waited_s < patience_s or group.name in after:
             continue
-        taken = frozenset(node for nodes in after.values() for node in nodes)
-        if nodes := _nodes_for(tree, group, taken):
+        nodes = _nodes_for(tree, group, after)
+        if not nodes:
+            once = {name: _once(tree, by_name[name], group, after[name]) for name in after}
+            nodes = _nodes_for(tree, group, once)
+            after = once if nodes else after
+        if nodes:
             after[group.name] = nodes
     return after
 
 
-def _nodes_for(tree: DomainTree, group: WaitingGroup, taken: frozenset[str]) -> frozenset[str]:
+def _nodes_for(
+    tree: DomainTree, group: WaitingGroup, kept: Mapping[str, frozenset[str]]
+) -> frozenset[str]:
     """The nodes that a group begins to keep; none where no domain holds it."""
     index = tree.level_index(group.within)
     if index is None or group.shape.fits_when_empty is None:
         return frozenset()
+    taken = {node for nodes in kept.values() for node in nodes}
     is_free = np.array([name not in taken for name in tree.node_names])
     now = np.where(is_free, np.asarray(group.shape.fits, dtype=np.int64), 0)
     empty = np.where(is_free, np.asarray(group.shape.fits_when_empty, dtype=np.int64), 0)
     n_members = group.shape.n_members
-    for n_least in (ROOM * n_members, n_members):
+    best: list[int] = []
+    least = math.inf
+    for n_least in (n_members, ROOM * n_members):
         for level in tree.levels[: index + 1]:
             domains = (tree.domains[d] for d in level.domains)
             large = [one for one in domains if empty[one.first : one.end].sum() >= n_least]
+            for one in large:
+                nodes = _freest(np.arange(one.first, one.end), now, empty, ROOM * n_members)
+                n_now = int(now[nodes].sum())
+                wait = _wait(n_members - n_now, int(empty[nodes].sum()) - n_now)
+                if wait < least - _EQUAL:
+                    best, least = nodes, wait
             if large:
-                kept = (_freest(one, now, empty, ROOM * n_members) for one in large)
-                best = max(kept, key=lambda nodes: int(now[nodes].sum()))
-                return frozenset(tree.node_names[i] for i in best)
-    return frozenset()
+                break
+    return frozenset(tree.node_names[i] for i in best)
+
+
+def _wait(n_missing: int, n_busy: int) -> float:
+    """The mean time until so many of the busy places are free, in mean times that a pod runs.
+
+    Of places that each come free at a random time, exponential with the same mean: the expected
+    value of an order statistic, 1/n + 1/(n-1) + .. with as many terms as places are missing.
+    """
+    return sum(1.0 / (n_busy - i) for i in range(n_missing))
+
+
+def _once(
+    tree: DomainTree, keeper: WaitingGroup, other: WaitingGroup, nodes: frozenset[str]
+) -> frozenset[str]:
+    """Of the nodes that a group keeps as few as hold it: those with most room now, by `other`."""
+    positions = np.array([i for i, name in enumerate(tree.node_names) if name in nodes])
+    now = np.asarray(other.shape.fits, dtype=np.int64)
+    empty = np.asarray(keeper.shape.fits_when_empty, dtype=np.int64)
+    found = _freest(positions, now, empty, keeper.shape.n_members)
+    return frozenset(tree.node_names[i] for i in found)
 
 
 def _freest(
-    domain: Domain, now: NDArray[np.int64], empty: NDArray[np.int64], n_members: int
+    positions: NDArray[np.intp], now: NDArray[np.int64], empty: NDArray[np.int64], n_members: int
 ) -> list[int]:
-    """The nodes of a domain with most room now, as few as hold the members once empty, or all."""
-    positions = np.arange(domain.first, domain.end)
+    """Of these nodes those with most room now, as few as hold the members once empty, or all."""
     positions = positions[empty[positions] > 0]
     order = positions[np.lexsort((positions, -empty[positions], -now[positions]))]
     n_nodes = int(np.searchsorted(empty[order].cumsum(), n_members)) + 1

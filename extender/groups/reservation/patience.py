@@ -68,14 +68,14 @@ RETRY_S = 60.0
 class _Wait:
     """One group that has waited long.
 
-    `left_out` are nodes that did not come free. Of a reservation: `waiting` is what its nodes were
-    chosen for, `n_room` the most members that fitted there, since `progress_s`; `unoffered_s` since
+    `left_out` are nodes that did not come free. Of a reservation: `group` is the one that has
+    it, `n_room` the most members that fitted there, since `progress_s`; `unoffered_s` since
     when nodes with room are not named.
     """
 
     left_out: set[str] = field(default_factory=set[str])
     retry_s: float = 0.0
-    waiting: WaitingGroup | None = None
+    group: Group | None = None
     n_room: int = 0
     progress_s: float = 0.0
     looked_s: float = 0.0
@@ -132,7 +132,7 @@ class Patience:
         if group.no_room_s is None or group.no_room_s + self._patience_s > now_s:
             return False
         wait = self._waits.get(group.key)
-        is_new = wait is None or (wait.waiting is None and wait.retry_s <= now_s)
+        is_new = wait is None or (wait.group is None and wait.retry_s <= now_s)
         return is_new and self._counts.n_open(group) > 0
 
     # A reservation.
@@ -175,17 +175,21 @@ class Patience:
         """Reserve nodes for a group, others than before; or none where no domain would hold it."""
         self._reserved.end(group.key)
         wait = self._waits.setdefault(group.key, _Wait())
-        had_nodes, wait.waiting = wait.waiting is not None, None
+        had_nodes, wait.group = wait.group is not None, None
         room = self._room(group)
         n_open = self._counts.n_open(group)
-        shape = room.shape(n_open, self._are(wait.left_out))
-        mine = WaitingGroup("/".join(group.key), self._patience_s, shape, room.within)
+        mine = self._waiting(group, room, wait)
         others = [
-            one.waiting for key, one in self._waits.items() if key != group.key and one.waiting
+            self._waiting(one.group, self._room(one.group), one)
+            for one in self._waits.values()
+            if one.group is not None
         ]
-        kept = {"/".join(one.key): one.nodes for one in self._reserved.all()}
+        kept = {one.title: one.nodes for one in self._reserved.all()}
         tree = self._cluster.domains.tree
         found = keep_nodes(tree, [*others, mine], kept, patience_s=self._patience_s)
+        for one in self._reserved.all():
+            if found[one.title] != one.nodes:  # what it has beyond its need is for this group
+                self._reserved.put(self._with_nodes(one, found[one.title]))
         nodes = found.get(mine.name, frozenset())
         if not nodes:
             wait.left_out.clear()
@@ -193,14 +197,21 @@ class Patience:
             if had_nodes:
                 group.no_room_s = now_s
             return
-        wait.waiting, wait.progress_s, wait.looked_s = mine, now_s, now_s
+        wait.group, wait.progress_s, wait.looked_s = group, now_s, now_s
         wait.unoffered_s.clear()
         wait.n_room = min(int(room.fits[self._are(nodes)].sum()), n_open)
+        made = Reservation(group.key, frozenset(), "", "", now_s, group.priority)
+        self._reserved.put(self._with_nodes(made, nodes))
+
+    def _with_nodes(self, one: Reservation, nodes: frozenset[str]) -> Reservation:
+        """The reservation with other nodes, and the domain of these."""
         paths = (self._cluster.domains.path(node) for node in sorted(nodes))
         level, *domain = common_domain([path for path in paths if path is not None]) or ("",)
-        self._reserved.put(
-            Reservation(group.key, nodes, level, "/".join(domain), now_s, group.priority)
-        )
+        return replace(one, nodes=nodes, level=level, domain="/".join(domain))
+
+    def _waiting(self, group: Group, room: Reservable, wait: _Wait) -> WaitingGroup:
+        shape = room.shape(self._counts.n_open(group), self._are(wait.left_out))
+        return WaitingGroup("/".join(group.key), self._patience_s, shape, room.within)
 
     def _room(self, group: Group) -> Reservable:
         members = [(one.request, one.offer) for one in group.ordered]

@@ -60,7 +60,10 @@ class ReservedNodes:
         self._masks: dict[int, NDArray[np.bool_]] = {}
 
     def put(self, reservation: Reservation) -> None:
-        """Reserve nodes; a group has one reservation."""
+        """Reserve nodes; a group has one reservation, and what it had besides is released."""
+        before = self._by_key.get(reservation.key)
+        if before is not None:
+            self._released |= before.nodes - reservation.nodes
         self._by_key[reservation.key] = reservation
         self._masks.clear()
 

@@ -50,6 +50,11 @@ def keep(tree_of):
             id="one node that holds it twice",
         ),
         pytest.param(
+            [group("a", 3, (0, 0, 1, 1, 0))],
+            {"a": ["T1", "T2", "T3"]},
+            id="a leaf that holds it once and is nearly free: elsewhere it would wait longer",
+        ),
+        pytest.param(
             [group("a", 3, (1, 1, 0, 0, 0), within="leaf")],
             {"a": ["T1", "T2", "T3"]},
             id="the leaf that holds it once, where it must be in one",
@@ -83,9 +88,20 @@ def test_what_is_kept(keep, waiting, expected):
 
 def test_groups_keep_different_nodes_oldest_first(keep):
     """Two that kept the same nodes would wait for each other."""
-    first, second = (group(name, 1, (0, 0, 1, 1, 1)) for name in "ab")
-    assert keep(first, second) == {"a": ["T1", "T2"], "b": ["S1", "S2"]}
-    assert keep(second, first) == {"b": ["T1", "T2"], "a": ["S1", "S2"]}
+    first, second = (group(name, 1, (0,) * 5) for name in "ab")
+    assert keep(first, second) == {"a": ["S1", "S2"], "b": ["T1", "T2"]}
+    assert keep(second, first) == {"b": ["S1", "S2"], "a": ["T1", "T2"]}
+
+
+def test_a_group_that_finds_none_gets_what_others_keep_beyond_their_need(keep):
+    """One group of two keeps four of five nodes; of these it needs the two that are free first."""
+    first = group("a", 2, (0, 0, 0, 0, 0))
+    kept = keep(first)
+    assert kept == {"a": ["S1", "S2", "T1", "T2"]}
+    second = group("b", 2, (0, 0, 1, 1, 0))
+    assert keep(first, second, kept=kept) == {"a": ["T1", "T2"], "b": ["S1", "S2"]}
+    third = group("c", 4, (0, 0, 1, 1, 0))
+    assert keep(first, third, kept=kept) == kept
 
 
 def test_what_is_kept_stays_until_the_group_no_longer_waits(keep):
