@@ -97,7 +97,7 @@ def measure_choice(load: ChoiceLoad, seed: int) -> ResultTable:
             title = " + ".join(f"{n} x {size}" for n, size in shapes)
             add(f"{title} GPUs", [_choice_seconds(tree, shapes, free) for free in states])
         keeps = [_keep_seconds(tree, free) for free in states[: load.n_states]]
-        add("nodes that four groups of 64 x 8 GPUs begin to keep", keeps)
+        add("nodes that three groups of 64 x 8 GPUs begin to keep", keeps)
     finally:
         gc.enable()
     shares = ", ".join(f"{share:.0%}" for share in TAKEN)
