@@ -16,11 +16,12 @@ that holds as much, and that of the nearest level that holds the group at all, w
 kept by others; of those of one level it is the one where the group would wait least (`_wait`), in
 each the nodes that take most members now. The one with the shorter wait is kept, the nearer of
 equal ones. Nodes are kept until the group starts or no longer waits, and are not chosen again in
-between: a keeper that moved would wait for other pods each time. Where a group finds none, the
-others give up what they keep beyond once. O(levels x nodes log nodes) for each new keeper.
+between: a keeper that moved would wait for other pods each time. Where a group finds none, those
+that keep what it would get beyond their own need give that up, all of it. O(levels x nodes log
+nodes) for each new keeper.
 
-`ROOM` and `MOST_KEPT` are by simulation (`benchmarks/groups`, members of 8 and of 4 GPUs): the
-table is in `docs/adr/0030-patience-reserves-nodes.md`.
+`ROOM` and `MOST_KEPT` are by simulation (`benchmarks/groups`, members of 8 and of 4 GPUs): what was
+tried stands in `docs/adr/0030-patience-reserves-nodes.md`.
 """
 
 from __future__ import annotations
@@ -83,7 +84,8 @@ def keep_nodes(
         if not nodes:
             once = {name: _once(tree, by_name[name], group, after[name]) for name in after}
             nodes = _nodes_for(tree, group, once)
-            after = once if nodes else after
+            for name in [one for one in after if nodes & after[one]]:
+                after[name] = once[name]
         if nodes:
             after[group.name] = nodes
     return after

@@ -47,7 +47,6 @@ class GroupReadings:
     ) -> None:
         self._groups = groups
         self._counts = counts
-        self._bound = counts.bound
         self._claims = claims
         self._reserved = reserved
         self._pods = cluster.pods
@@ -83,12 +82,12 @@ class GroupReadings:
 
     def take_outcomes(self) -> tuple[GroupOutcome, ...]:
         """What became of released groups since the last call."""
-        self.journal.settle(self._groups, self._bound, self._pods)
+        self.journal.settle(self._groups, self._counts.bound, self._pods)
         return self.journal.take()
 
     def counts(self, key: GroupKey) -> tuple[int, int, int]:
         """How many members wait, how many are bound, and the group's size, 0 for unknown."""
-        group, n_bound = self._groups.get(key), self._bound.count(key)
+        group, n_bound = self._groups.get(key), self._counts.bound.count(key)
         if group is None:
             return 0, n_bound, 0
         size = self._counts.size(group) if group.is_sized else 0
@@ -96,11 +95,11 @@ class GroupReadings:
 
     def status(self, key: GroupKey) -> GroupStatus:
         """How a group stands, also one of which nothing is known."""
-        group, bound = self._groups.get(key), self._bound.by_uid(key)
+        group, bound = self._groups.get(key), self._counts.bound.by_uid(key)
         if group is None:
             return GroupStatus(key, bound)
         size = self._counts.size(group)
-        if self._bound.has_begun(key):  # those that ended are not missing
+        if self._counts.bound.has_begun(key):  # those that ended are not missing
             size = min(size, group.n_watched + len(bound))
         status = status_of(
             group,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from extender.engine.events import PodGone
@@ -71,14 +73,19 @@ def test_what_is_claimed_stands_with_its_domain(scene):
     assert dict(bound.bound) == outcome.nodes
 
 
-def test_members_that_left_the_pending_ones_first_are_waited_for(scene):
-    """The watch of pods with a node is behind that of pending pods, and so is the call's answer."""
+def written(scene: GroupScene) -> list[Any]:
+    """Two members whose Bindings are written, and not answered yet."""
     scene.see("a", "b")
     for uid in ("a", "b"):
         scene.filter(uid)
     scene.woken()
     steps = [scene.begin(uid, str(scene.node_of(uid))) for uid in ("a", "b")]
-    writes = [scene.proceed(step) for step in steps]
+    return [scene.proceed(step) for step in steps]
+
+
+def test_members_that_left_the_pending_ones_first_are_waited_for(scene):
+    """The watch of pods with a node is behind that of pending pods, and so is the call's answer."""
+    writes = written(scene)
     scene.lose("a", "b")
     assert scene.groups.readings.take_outcomes() == ()
     scene.end(writes[0])
@@ -90,12 +97,7 @@ def test_members_that_left_the_pending_ones_first_are_waited_for(scene):
 
 def test_a_member_that_is_deleted_before_its_binding_leaves_a_group_partial(scene):
     """Known as soon as its Binding is refused; the group that replaces it is whole by itself."""
-    scene.see("a", "b")
-    for uid in ("a", "b"):
-        scene.filter(uid)
-    scene.woken()
-    steps = [scene.begin(uid, str(scene.node_of(uid))) for uid in ("a", "b")]
-    first, second = [scene.proceed(step) for step in steps]
+    first, second = written(scene)
     scene.lose("b")
     scene.end(first)
     scene.pass_s(12.0)

@@ -104,6 +104,14 @@ def test_a_group_that_finds_none_gets_what_others_keep_beyond_their_need(keep):
     assert keep(first, third, kept=kept) == kept
 
 
+def test_who_keeps_other_nodes_than_those_gives_up_nothing(keep):
+    """A group that may have one node alone gets it from the group that does not need it."""
+    first, second = (group(name, 1, (0,) * 5) for name in "ab")
+    kept = {"a": ["S1", "S2"], "b": ["T1", "T2"]}
+    third = group("c", 1, (0,) * 5, empty=(0, 0, 0, 1, 0))
+    assert keep(first, second, third, kept=kept) == {"a": ["S1", "S2"], "b": ["T1"], "c": ["T2"]}
+
+
 def test_what_is_kept_stays_until_the_group_no_longer_waits(keep):
     """Even where another leaf has become freer; a keeper that moved would wait for other pods."""
     kept = {"a": ["S1", "S2"]}
