@@ -75,8 +75,8 @@ class GroupReports:
     _said_s: dict[GroupKey, tuple[Reason | None, float]] = field(
         init=False, default_factory=dict["GroupKey", "tuple[Reason | None, float]"]
     )
-    _reserved_s: dict[GroupKey, float] = field(
-        init=False, default_factory=dict["GroupKey", "float"]
+    _reserved: dict[GroupKey, Reservation] = field(
+        init=False, default_factory=dict["GroupKey", "Reservation"]
     )
     _looked_s: float = field(init=False, default=0.0)
 
@@ -92,7 +92,7 @@ class GroupReports:
         self._looked_s = now_s
         statuses = list(self.groups.statuses()) if self.groups.is_placing(now_s) else []
         said_s, self._said_s = self._said_s, {}
-        reserved_s, self._reserved_s = self._reserved_s, {}
+        reserved, self._reserved = self._reserved, {}
         for group in statuses:
             said = said_s.get(group.key)
             note = _due(group, said, now_s)
@@ -102,8 +102,8 @@ class GroupReports:
             if said is not None:
                 self._said_s[group.key] = said
             if group.members and group.reservation is not None:
-                self._reserved_s[group.key] = since_s = group.reservation.since_s
-                if reserved_s.get(group.key) != since_s:
+                self._reserved[group.key] = group.reservation
+                if reserved.get(group.key) != group.reservation:
                     self.record(_reserved(group, group.reservation))
 
 

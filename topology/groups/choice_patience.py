@@ -16,9 +16,9 @@ that holds as much, and that of the nearest level that holds the group at all, w
 kept by others; of those of one level it is the one where the group would wait least (`_wait`), in
 each the nodes that take most members now. The one with the shorter wait is kept, the nearer of
 equal ones. Nodes are kept until the group starts or no longer waits, and are not chosen again in
-between: a keeper that moved would wait for other pods each time. Where a group finds none, those
-that keep what it would get beyond their own need give that up, all of it. O(levels x nodes log
-nodes) for each new keeper.
+between: a keeper that moved would wait for other pods each time. Where a group finds none, the
+others give up what it gets of those that they do not need: as few as hold them, those with most
+room, they go on to keep. O(levels x nodes log nodes) for each new keeper.
 
 `ROOM` and `MOST_KEPT` are by simulation (`benchmarks/groups`, members of 8 and of 4 GPUs): what was
 tried stands in `docs/adr/0030-patience-reserves-nodes.md`.
@@ -82,10 +82,9 @@ def keep_nodes(
             continue
         nodes = _nodes_for(tree, group, after)
         if not nodes:
-            once = {name: _once(tree, by_name[name], group, after[name]) for name in after}
+            once = {name: _once(tree, by_name[name], after[name]) for name in after}
             nodes = _nodes_for(tree, group, once)
-            for name in [one for one in after if nodes & after[one]]:
-                after[name] = once[name]
+            after = {name: has - nodes for name, has in after.items()}
         if nodes:
             after[group.name] = nodes
     return after
@@ -129,14 +128,16 @@ def _wait(n_missing: int, n_busy: int) -> float:
     return sum(1.0 / (n_busy - i) for i in range(n_missing))
 
 
-def _once(
-    tree: DomainTree, keeper: WaitingGroup, other: WaitingGroup, nodes: frozenset[str]
-) -> frozenset[str]:
-    """Of the nodes that a group keeps as few as hold it: those with most room now, by `other`."""
-    positions = np.array([i for i, name in enumerate(tree.node_names) if name in nodes])
-    now = np.asarray(other.shape.fits, dtype=np.int64)
-    empty = np.asarray(keeper.shape.fits_when_empty, dtype=np.int64)
-    found = _freest(positions, now, empty, keeper.shape.n_members)
+def _once(tree: DomainTree, group: WaitingGroup, nodes: frozenset[str]) -> frozenset[str]:
+    """Of the nodes that a group keeps as few as hold it, those with most room; or all of them."""
+    shape = group.shape
+    if shape.fits_when_empty is None:
+        return nodes
+    is_kept = np.array([name in nodes for name in tree.node_names])
+    now, empty = (np.asarray(one, dtype=np.int64) for one in (shape.fits, shape.fits_when_empty))
+    if empty[is_kept].sum() < shape.n_members:
+        return nodes
+    found = _freest(np.flatnonzero(is_kept), now, empty, shape.n_members)
     return frozenset(tree.node_names[i] for i in found)
 
 

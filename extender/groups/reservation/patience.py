@@ -22,8 +22,8 @@ A reservation ends
 So the time is bounded: the number of members that fit grows at most as often as there are members.
 After a restart nothing is reserved, and the time begins again when a plan first finds no room. Time
 is an argument; replays repeat it. Complexity: a look at each group twice a second, at nodes for
-each reservation every `LOOK_S`, and for one group without nodes in each look, with pauses of
-`RETRY_S` where no domain would hold it.
+each reservation every `LOOK_S`, and at those of all reservations for one group without nodes in
+each look, with pauses of `RETRY_S` where no domain would hold it.
 """
 
 from __future__ import annotations
@@ -105,8 +105,10 @@ class Patience:
         """End the reservations that are over, and make those that are due."""
         if not self._patience_s:
             return
-        for one in self._reserved.all():
-            group = groups[one.key]
+        for key in [one.key for one in self._reserved.all()]:
+            group, one = groups[key], self._reserved.of(key)
+            if one is None:
+                continue
             if group.refusal not in NO_ROOM or self._counts.n_open(group) < 1:
                 self.forget(one.key)
             elif group.priority != one.priority:

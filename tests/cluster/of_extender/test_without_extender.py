@@ -16,6 +16,8 @@ pytestmark = pytest.mark.cluster
 ONE = parse_cluster("1x dgx-a100")
 A_WHILE_S = 8.0
 """Long enough for a pod to be bound, and for a call of 5 s, kube-scheduler's default, to end."""
+AT_ONCE_S = 15.0
+"""Sooner than the call would end by itself: its httpTimeout is 30 s, of which 9 s have passed."""
 
 
 @pytest.fixture
@@ -109,7 +111,7 @@ def test_a_hanging_extender_stops_the_loop_until_it_ends(cast):
             await asyncio.sleep(A_WHILE_S)
             assert played.pod("plain").node is None
             await asyncio.to_thread(cast.extender.kill)
-            await played.bound("plain")
+            await played.bound("plain", within_s=AT_ONCE_S)
             await asyncio.to_thread(cast.extender.start)
             await played.bound("asked-about")
 

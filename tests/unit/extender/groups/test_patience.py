@@ -77,6 +77,17 @@ def single(scene: GroupScene, priority: int = 0, uid: str = "single", n_gpus: in
     return scene.call(made)
 
 
+def see_with_priority(scene: GroupScene, *uids: str, priority: int, **fields: Any) -> None:
+    """Members of a priority come and are tried."""
+    for uid in uids:
+        made = scene.manifest(uid, **fields)
+        made["spec"]["priority"] = priority
+        body = json.dumps(made).encode()
+        scene.gateway.handle(scene.seen(scene.pending(uid, **fields), body=body))
+        scene.call(made)
+    scene.woken()
+
+
 def named(answer: Any) -> list[str]:
     """The nodes that it names."""
     return sorted(json.loads(answer.body)["NodeNames"])
@@ -169,13 +180,7 @@ def test_a_pod_that_matters_more_does_not_wait_for_one_that_matters_less():
 def test_a_member_of_less_priority_lowers_that_of_the_group():
     """Pods between the two no longer wait for it."""
     scene = patient()
-    for uid in "ab":
-        made = scene.manifest(uid)
-        made["spec"]["priority"] = 5
-        body = json.dumps(made).encode()
-        scene.gateway.handle(scene.seen(scene.pending(uid), body=body))
-        scene.call(made)
-    scene.woken()
+    see_with_priority(scene, "a", "b", priority=5)
     scene.pass_s(PATIENCE_S)
     scene.woken()
     node, *_ = reserved(scene)
@@ -290,18 +295,45 @@ def test_a_group_of_higher_priority_has_its_turn_before_one_that_waits_longer():
     """One group is given nodes in each look."""
     scene = patient()
     starve(scene, "a", "b", group="older", seconds=1.0)
-    for uid in "cd":
-        made = scene.manifest(uid, group="higher")
-        made["spec"]["priority"] = 5
-        body = json.dumps(made).encode()
-        scene.gateway.handle(scene.seen(scene.pending(uid, group="higher"), body=body))
-        scene.call(made)
-    scene.woken()
+    see_with_priority(scene, "c", "d", priority=5, group="higher")
     scene.pass_s(PATIENCE_S)
     scene.woken()
     assert (len(reserved(scene, "higher")), reserved(scene, "older")) == (4, [])
     scene.woken()
     assert len(reserved(scene, "older")) == 4
+
+
+def test_a_group_of_higher_priority_gets_what_another_keeps_beyond_its_need():
+    """Else the one that came first could keep all nodes of its domain from it for days."""
+    scene = patient(*(leaf(f"n{i}", "S0") for i in range(4)))
+    starve(scene, "a", "b")
+    assert reserved(scene) == scene.names
+    see_with_priority(scene, "c", "d", priority=10, group="high")
+    scene.pass_s(PATIENCE_S)
+    scene.woken()
+    assert (len(reserved(scene)), len(reserved(scene, "high"))) == (2, 2)
+    assert not {*reserved(scene)} & {*reserved(scene, "high")}
+    free(scene, *reserved(scene, "high"))
+    assert named(single(scene, priority=5)) == []
+    assert replay(scene.lines).difference is None
+
+
+def test_nodes_that_were_given_up_stay_so_when_the_priority_changes_too():
+    """Both in one look: no node is in two reservations."""
+    scene = patient(*(leaf(f"n{i}", "S0") for i in range(5)))
+    starve(scene, "a", "b", seconds=1.0, n_gpus=1)
+    see_with_priority(scene, "c", "d", priority=-1, group="k")
+    scene.pass_s(PATIENCE_S)
+    scene.woken()
+    scene.woken()
+    (node,), before = reserved(scene), reserved(scene, "k")
+    scene.gateway.handle(NodeGone(node))
+    scene.pass_s(5.0)
+    scene.lose("d")
+    see_with_priority(scene, "e", priority=-2, group="k")
+    (node,), after = reserved(scene), reserved(scene, "k")
+    assert node in before
+    assert sorted([node, *after]) == before
 
 
 def test_another_group_avoids_what_is_reserved_and_says_so():

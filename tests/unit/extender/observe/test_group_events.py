@@ -266,7 +266,7 @@ def test_what_is_reserved_is_said_once_for_each_reservation(reported):
         "its priority or less get no GPUs there until it is placed"
     )
     assert said == [text]
-    one = replace(RESERVED, nodes=frozenset({"n3"}), level="", domain="", since_s=900.0)
+    one = replace(RESERVED, nodes=frozenset({"n3"}), level="", domain="")
     reported.groups.waiting = [replace(kept, reservation=one)]
     assert any(message.startswith("1 node reserved for") for _, message in reported.until(902.0))
     reported.groups.waiting = [NO_ROOM]

@@ -94,12 +94,10 @@ def test_groups_keep_different_nodes_oldest_first(keep):
 
 
 def test_a_group_that_finds_none_gets_what_others_keep_beyond_their_need(keep):
-    """One group of two keeps four of five nodes; of these it needs the two that are free first."""
-    first = group("a", 2, (0, 0, 0, 0, 0))
-    kept = keep(first)
-    assert kept == {"a": ["S1", "S2", "T1", "T2"]}
-    second = group("b", 2, (0, 0, 1, 1, 0))
-    assert keep(first, second, kept=kept) == {"a": ["T1", "T2"], "b": ["S1", "S2"]}
+    """One group of two keeps four of five nodes, of which one has come free for it."""
+    kept = {"a": ["S1", "S2", "T1", "T2"]}
+    first, second = group("a", 2, (0, 0, 0, 1, 0)), group("b", 2, (0,) * 5)
+    assert keep(first, second, kept=kept) == {"a": ["S1", "S2", "T2"], "b": ["T1", "T3"]}
     third = group("c", 4, (0, 0, 1, 1, 0))
     assert keep(first, third, kept=kept) == kept
 
@@ -110,6 +108,13 @@ def test_who_keeps_other_nodes_than_those_gives_up_nothing(keep):
     kept = {"a": ["S1", "S2"], "b": ["T1", "T2"]}
     third = group("c", 1, (0,) * 5, empty=(0, 0, 0, 1, 0))
     assert keep(first, second, third, kept=kept) == {"a": ["S1", "S2"], "b": ["T1"], "c": ["T2"]}
+
+
+def test_nodes_that_no_longer_hold_their_group_are_left_to_it(keep):
+    """One has left the tree: the group is to be given others, and is no source for anyone."""
+    kept = {"a": ["S1", "gone"], "b": ["also gone"]}
+    first, second, third = group("a", 2, (0,) * 5), group("b", 1, (0,) * 5), group("c", 5, (0,) * 5)
+    assert keep(first, second, third, kept=kept) == kept
 
 
 def test_what_is_kept_stays_until_the_group_no_longer_waits(keep):
