@@ -160,7 +160,7 @@ class ExtenderSettings(ConnectionSettings):
             le=2_592_000,
             description="Seconds, 0 to 2592000 (30 days), that a complete group finds no room "
             "before nodes of one domain are reserved for it: other pods of its priority or less "
-            "are refused there until it is placed, and pods that run there go on. At most 4 groups "
+            "are refused there while it waits, and pods that run there go on. At most 3 groups "
             "have nodes reserved at a time. 0, the default, reserves nothing: large groups may "
             "wait very long where smaller pods keep coming, and no other pod waits for them.",
         ),

@@ -228,7 +228,7 @@ class GroupOfPod(Body):
     is missing. `level` and `domain` are those of the nodes of all members. Figures are all-reduce
     bus bandwidth in GB/s over the nodes that members are on, or that are claimed; `least` is less
     the stated error, which `coterie.gpu/min-bandwidth` is compared with; null where unknown.
-    `reserved` are nodes that other pods do not get until it is placed, null for none. `members` are
+    `reserved` are nodes that other pods do not get while it waits, null for none. `members` are
     the first 8, those without a node first.
     """
 

@@ -116,7 +116,7 @@ def _first(group: GroupStatus) -> ObjectKey:
 def _reserved(group: GroupStatus, reservation: Reservation) -> Note:
     message = (
         f"{reservation.place} reserved for {group.title}, which has waited long for room: other "
-        "pods of its priority or less get no GPUs there until it is placed"
+        "pods of its priority or less get no GPUs there while it waits"
     )
     return Note(_first(group), EventReason.GROUP_RESERVED, message)
 

@@ -99,8 +99,8 @@ class GroupMetrics:
         yield GaugeMetricFamily(
             f"{_PREFIX}reserved_nodes",
             "Nodes that are reserved for groups that found no room for group_patience_s: GPUs that "
-            "are free there are idle until the group is placed. Compare with waiting pods of the "
-            "reason node_reserved; where it stays high, raise the patience.",
+            "are free there are idle while the group waits. Pods of the reason node_reserved wait "
+            "for them.",
             sum(len(one.nodes) for one in self._groups.reservations),
         )
         placed = CounterMetricFamily(

@@ -263,7 +263,7 @@ def test_what_is_reserved_is_said_once_for_each_reservation(reported):
     said = [message for _, message in reported.until(900.0) if "reserved" in message]
     text = (
         "2 nodes of leaf S12 reserved for ml/train, which has waited long for room: other pods of "
-        "its priority or less get no GPUs there until it is placed"
+        "its priority or less get no GPUs there while it waits"
     )
     assert said == [text]
     one = replace(RESERVED, nodes=frozenset({"n3"}), level="", domain="")
