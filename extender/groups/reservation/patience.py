@@ -105,16 +105,14 @@ class Patience:
         """End the reservations that are over, and make those that are due."""
         if not self._patience_s:
             return
-        for key in [one.key for one in self._reserved.all()]:
-            group, one = groups[key], self._reserved.of(key)
-            if one is None:
-                continue
+        for one in self._reserved.all():
+            group = groups[one.key]
             if group.refusal not in NO_ROOM or self._counts.n_open(group) < 1:
                 self.forget(one.key)
             elif group.priority != one.priority:
                 self._reserved.put(replace(one, priority=group.priority))
-            else:
-                self._review(group, one, now_s)
+        for one in self._reserved.all():
+            self._review(groups[one.key], now_s)
         if len(self._reserved.all()) < MOST_KEPT:
             due = [one for one in groups.values() if self._is_due(one, now_s)]
             if due:
@@ -139,7 +137,7 @@ class Patience:
 
     # A reservation.
 
-    def _review(self, group: Group, reservation: Reservation, now_s: float) -> None:
+    def _review(self, group: Group, now_s: float) -> None:
         wait = self._waits[group.key]
         if group.at(Stage.CLAIMED, Stage.HELD, Stage.RELEASED):
             wait.progress_s = now_s
@@ -148,7 +146,7 @@ class Patience:
             return
         wait.looked_s = now_s
         room = self._room(group)
-        is_kept = self._are(reservation.nodes)
+        is_kept = self._are(self._reserved.nodes(group.key))
         n_open = self._counts.n_open(group)
         self._note_progress(wait, min(int(room.fits[is_kept].sum()), n_open), now_s)
         unoffered = self._unoffered(wait, room, is_kept, now_s)

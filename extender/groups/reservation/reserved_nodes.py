@@ -86,6 +86,11 @@ class ReservedNodes:
         """The reservation of a group; None where it has none."""
         return self._by_key.get(key)
 
+    def nodes(self, key: GroupKey) -> frozenset[str]:
+        """The nodes of a group; none where it has no reservation."""
+        one = self._by_key.get(key)
+        return frozenset() if one is None else one.nodes
+
     def all(self) -> Sequence[Reservation]:
         """All reservations, oldest first."""
         return tuple(self._by_key.values())

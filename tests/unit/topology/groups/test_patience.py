@@ -115,6 +115,8 @@ def test_nodes_that_no_longer_hold_their_group_are_left_to_it(keep):
     kept = {"a": ["S1", "gone"], "b": ["also gone"]}
     first, second, third = group("a", 2, (0,) * 5), group("b", 1, (0,) * 5), group("c", 5, (0,) * 5)
     assert keep(first, second, third, kept=kept) == kept
+    unknown = group("a", 1, (0,) * 5, empty=None)
+    assert keep(unknown, third, kept={"a": ["S1", "S2"]}) == {"a": ["S1", "S2"]}
 
 
 def test_what_is_kept_stays_until_the_group_no_longer_waits(keep):
