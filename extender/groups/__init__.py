@@ -3,7 +3,7 @@
 Decides from the state and from what filter was called with; reads no clock and writes nothing.
 """
 
-from extender.groups.bandwidth import predict, value_json
+from extender.groups.bandwidth import falls_short, predict, value_json
 from extender.groups.groups import Groups
 from extender.groups.members.group import GroupKey
 from extender.groups.near_bound import NearBound
@@ -23,6 +23,7 @@ __all__ = [
     "PodGroups",
     "Reservation",
     "ReservedNodes",
+    "falls_short",
     "predict",
     "value_json",
 ]

@@ -67,7 +67,7 @@ class NodeRecord:
     `resources` are those that it serves, in the order of the configuration; where it serves none,
     one without a name and without devices. `fingerprint` is equal for equal facts, within one
     process. `problems` are sentences about what could not be used. `path` are the network domains
-    that the node is in, `labels` what is known of its labels.
+    that the node is in, `labels` what is known of its labels. `is_unschedulable`: no new pod comes.
     """
 
     name: str
@@ -79,6 +79,7 @@ class NodeRecord:
     fingerprint: int
     path: DomainPath = field(default_factory=DomainPath)
     labels: KnownLabels = field(default_factory=KnownLabels)
+    is_unschedulable: bool = False
 
     @property
     def index_key(self) -> tuple[str, bool]:
@@ -98,7 +99,8 @@ def fingerprint(facts: NodeFacts) -> int:
     counts = (tuple(sorted(one.items())) for one in (facts.allocatable, facts.capacity))
     texts = (facts.topology, facts.devices, facts.worth, *sorted(facts.domains.items()))
     labels = None if facts.labels is None else tuple(sorted(facts.labels.items()))
-    return hash((facts.zone, facts.has_soft_taint, *counts, texts, labels))
+    flags = facts.has_soft_taint, facts.is_unschedulable
+    return hash((facts.zone, flags, *counts, texts, labels))
 
 
 def mask_of(ids: Iterable[str], positions: Mapping[str, int]) -> int:

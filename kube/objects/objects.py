@@ -50,6 +50,20 @@ __all__ = [
 
 _ZONE_LABEL = "topology.kubernetes.io/zone"
 """Well-known label (k8s.io/api core/v1 well_known_labels.go, LabelTopologyZone)."""
+_CLOSING_TAINTS = frozenset(
+    f"node.kubernetes.io/{one}"
+    for one in (
+        "disk-pressure",
+        "memory-pressure",
+        "network-unavailable",
+        "not-ready",
+        "out-of-service",
+        "pid-pressure",
+        "unreachable",
+        "unschedulable",
+    )
+)
+"""What Kubernetes itself sets on nodes (k8s.io/api core/v1 well_known_taints.go)."""
 _GROUP_IN_PLAN = '"group"'
 """A member of the text of a plan (`topology.annotations.plan`)."""
 
@@ -70,9 +84,10 @@ class NodeFacts:
     `allocatable` and `capacity` hold the extended resources only, in devices; unhealthy devices
     count in `capacity` alone. `topology` and `devices` are the texts of `coterie.gpu/topology` and
     `coterie.gpu/devices`, None where absent. `has_soft_taint`: some taint has the effect
-    PreferNoSchedule. `worth` is the label `coterie.gpu/worth`, None where absent. `domains` are the
-    labels that say where the node is in the network. `labels` are those that selectors of pods
-    usually name, None where they were not read.
+    PreferNoSchedule. `is_unschedulable`: it is cordoned, or Kubernetes itself keeps new pods off it
+    (not ready, under pressure). `worth` is the label `coterie.gpu/worth`, None where absent.
+    `domains` are the labels that say where the node is in the network. `labels` are those that
+    selectors of pods usually name, None where they were not read.
     """
 
     name: str
@@ -86,6 +101,7 @@ class NodeFacts:
     worth: str | None = None
     domains: Mapping[str, str] = field(default_factory=dict[str, str])
     labels: Mapping[str, str] | None = None
+    is_unschedulable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +211,8 @@ def read_node(
     """Read a Node; the keys are those of `NodeFacts.domains` and `labels`. Raises `Unreadable`."""
     meta = object_at(content, "metadata")
     annotations = texts_at(meta, "annotations")
-    taints = objects_at(object_at(content, "spec"), "taints")
+    spec = object_at(content, "spec")
+    taints = tuple(objects_at(spec, "taints"))
     status = object_at(content, "status")
     labels = texts_at(meta, "labels")
     return NodeFacts(
@@ -212,7 +229,14 @@ def read_node(
         labels=None
         if selector_keys is None
         else {key: labels[key] for key in selector_keys if key in labels},
+        is_unschedulable=spec.get("unschedulable") is True or any(map(_is_by_kubernetes, taints)),
     )
+
+
+def _is_by_kubernetes(taint: Mapping[str, object]) -> bool:
+    """Whether Kubernetes itself keeps new pods off a node by it, which only DaemonSets tolerate."""
+    effect = text_at(taint, "effect")
+    return text_at(taint, "key") in _CLOSING_TAINTS and effect in ("NoSchedule", "NoExecute")
 
 
 def read_allocatable(content: Mapping[str, object]) -> Mapping[str, Fraction]:

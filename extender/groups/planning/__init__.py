@@ -3,7 +3,15 @@
 Chooses from one snapshot of the cluster; claims nothing, and knows no member that it is not given.
 """
 
-from extender.groups.planning.joint_plan import JointPlan, JointPlanner, Near, NoPlace
+from extender.groups.planning.joint_plan import (
+    JointPlan,
+    JointPlanner,
+    Near,
+    NoPlace,
+    PlannedCluster,
+    required_level,
+    seen_by_all,
+)
 from extender.groups.planning.offered_nodes import OfferedNodes
 from extender.groups.planning.reservable import Reservable, reservable
 from extender.groups.planning.surroundings import common_domain, inside_level, surroundings
@@ -14,9 +22,12 @@ __all__ = [
     "Near",
     "NoPlace",
     "OfferedNodes",
+    "PlannedCluster",
     "Reservable",
     "common_domain",
     "inside_level",
+    "required_level",
     "reservable",
+    "seen_by_all",
     "surroundings",
 ]

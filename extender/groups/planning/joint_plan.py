@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from extender.placement import Rater
     from extender.protocol import PodRequest, Shape
     from extender.snapshot import ClusterSnapshot, NodeIndex, NodeView
-    from extender.state import LiveCluster
+    from extender.state import NodeDomains
     from topology.annotations import Plan
     from topology.groups import DomainTree
 
@@ -56,6 +56,7 @@ __all__ = [
     "JointPlanner",
     "Near",
     "NoPlace",
+    "PlannedCluster",
     "most_per_node",
     "required_level",
     "seen_by_all",
@@ -119,11 +120,24 @@ class _Order:
     positions: NDArray[np.int64]
 
 
+class PlannedCluster(Protocol):
+    """What plans read: the cluster as it is, or as it is tried out."""
+
+    @property
+    def domains(self) -> NodeDomains:
+        """Where the nodes are in the network."""
+        ...
+
+    def snapshot_for(self, request: PodRequest) -> ClusterSnapshot:
+        """The nodes as a pod may use them."""
+        ...
+
+
 @dataclass(slots=True, eq=False)
 class JointPlanner:
     """Plans groups over one cluster; keeps counts from plan to plan, which change no plan."""
 
-    cluster: LiveCluster
+    cluster: PlannedCluster
     rater: Rater
     node_room: NodeRoom = field(init=False)
     _rails: RailSets = field(init=False, default_factory=RailSets)

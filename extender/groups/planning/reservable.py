@@ -1,9 +1,10 @@
 """How many members of a group nodes take now and once they are empty, where it may be placed.
 
 For the choice of nodes to reserve, which looks beyond what filter calls name: a node that is full
-is in none of them. Selectors count as far as the labels are known, and a node that has room and is
-not named is no place, whatever excludes it. Members of several shapes count as so many of the
-largest. It chooses and reserves nothing.
+is in none of them. Selectors count as far as the labels are known. A node that takes no new pod
+(cordoned, not ready) is no place, and neither is one that has room and is not named, whatever
+excludes it. Members of several shapes count as so many of the largest. It chooses and reserves
+nothing.
 
 Complexity: array operations over the nodes, the counts of `extender.groups.planning.node_room`, and
 for members with selectors what `extender.allowed_nodes` says of each node.
@@ -25,7 +26,7 @@ from topology.groups import MemberShape
 from topology.node_affinity import ANY_NODE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from extender.groups.planning.offered_nodes import OfferedNodes
     from extender.protocol import PodRequest
     from extender.snapshot import NodeIndex
+    from extender.state import LiveCluster, NodeRecord
 
 __all__ = ["Reservable", "reservable"]
 
@@ -59,6 +61,7 @@ class Reservable:
 
 
 def reservable(
+    cluster: LiveCluster,
     planner: JointPlanner,
     members: Sequence[tuple[PodRequest, OfferedNodes | None]],
     near: Near,
@@ -67,21 +70,25 @@ def reservable(
 
     Members that have a node stay there. One for which filter was never called is offered none.
     """
-    cluster, tree = planner.cluster, planner.cluster.domains.tree
+    tree = cluster.domains.tree
     requests = [request for request, _ in members]
     largest = max(requests, key=lambda one: one.size_gpus)
     snapshot = cluster.snapshot_for(seen_by_all(requests))
     order = planner.order(snapshot.node_index)
     room = planner.node_room.of(largest, snapshot, order)
     most = most_per_node(tree, near)
-    is_able = np.array([name not in near.avoided for name in tree.node_names], dtype=np.bool_)
+    records = cluster.moment().nodes
+    closed = {name for name, node in records.items() if node.is_unschedulable}
+    closed.update(near.avoided)
+    is_able = np.array([name not in closed for name in tree.node_names], dtype=np.bool_)
     within = required_level(largest)
     if within != ANY_DOMAIN and near.nodes:
         is_able &= inside_level(tree, within, near.nodes)
     own = Counter(near.nodes)
     left = room.fits_when_empty - np.array([own[name] for name in tree.node_names], dtype=np.int64)
     empty = np.where(is_able, np.clip(left, 0, most), 0)
-    empty = np.where(_is_allowed(planner, requests, empty > 0), empty, 0)
+    is_allowed = _is_allowed(cluster, requests, records, empty > 0)
+    empty = np.where(is_allowed, empty, 0)
     fits = np.minimum(room.fits, empty)
     offers = dict.fromkeys(offer for _, offer in members)
     is_unoffered = (fits > 0) & ~_is_offered(list(offers), snapshot.node_index, order)
@@ -89,19 +96,21 @@ def reservable(
 
 
 def _is_allowed(
-    planner: JointPlanner, requests: Sequence[PodRequest], is_able: NDArray[np.bool_]
+    cluster: LiveCluster,
+    requests: Sequence[PodRequest],
+    records: Mapping[str, NodeRecord],
+    is_able: NDArray[np.bool_],
 ) -> NDArray[np.bool_]:
     """The nodes that the selectors of all members allow, or may allow; of those that are able."""
     affinities = dict.fromkeys(one.node_affinity for one in requests)
     affinities.pop(ANY_NODE, None)
     if not affinities:
         return is_able
-    cluster = planner.cluster
     views, names = cluster.snapshot_of(requests[0].resource).nodes, cluster.domains.tree.node_names
     is_allowed = is_able.copy()
     positions: list[int] = is_able.nonzero()[0].tolist()
     for affinity in affinities:
-        nodes = AllowedNodes(affinity, cluster.moment().nodes)
+        nodes = AllowedNodes(affinity, records)
         for i in positions:
             is_allowed[i] &= nodes.allows(views[names[i]])
     return is_allowed

@@ -215,7 +215,9 @@ class Patience:
 
     def _room(self, group: Group) -> Reservable:
         members = [(one.request, one.offer) for one in group.ordered]
-        return reservable(self._planner, members, near_members(group, self._counts.bound))
+        return reservable(
+            self._cluster, self._planner, members, near_members(group, self._counts.bound)
+        )
 
     def _are(self, nodes: set[str] | frozenset[str]) -> NDArray[np.bool_]:
         """Bool[n] by position in the tree: whether it is one of the nodes."""

@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from extender.embedded import parse_cluster
-from tests.cluster.fleet.stage import play, stand_by, start_cast
+from tests.cluster.fleet.nodes import node_path
+from tests.cluster.fleet.stage import SOON_S, play, stand_by, start_cast
 from tests.cluster.fleet.workload import make_pod
 
 pytestmark = pytest.mark.cluster
@@ -106,5 +107,35 @@ def test_with_patience_it_is_placed_and_the_small_pods_go_on(cast):
             await played.until(lambda: nodes <= {*list(small.nodes.values())[n_before:]})
             metrics = patient.extender.get("/metrics").text
             assert "coterie_extender_reserved_nodes 0.0" in metrics
+
+    asyncio.run(main())
+
+
+def test_full_nodes_that_are_cordoned_are_not_reserved(cast):
+    """Twice the group's nodes would be all four; two of them take no new pod."""
+
+    async def main():
+        async with (
+            stand_by(cast, "--group-patience-s", str(PATIENCE_S)) as patient,
+            play(patient, FOUR) as played,
+        ):
+            for number in range(4):
+                await played.create(make_pod(f"full-{number}", 8))
+            full = await played.bound(*(f"full-{number}" for number in range(4)))
+            for name in (one.node for one in full[:2]):
+                assert name is not None
+                await played.api.patch(node_path(name), {"spec": {"unschedulable": True}})
+            wishes = {"coterie.gpu/group": "g", "coterie.gpu/group-size": "2"}
+            for name in MEMBERS:
+                await played.create(make_pod(name, 8, annotations=wishes))
+
+            def reserved():
+                group = patient.extender.get("/explain/default/g-0").json()["group"]
+                return group and group["reserved"]
+
+            async with asyncio.timeout(SOON_S):
+                while (found := await asyncio.to_thread(reserved)) is None:  # noqa: ASYNC110
+                    await asyncio.sleep(0.2)
+            assert {*found["nodes"]} == {one.node for one in full[2:]}
 
     asyncio.run(main())

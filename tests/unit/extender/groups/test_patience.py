@@ -11,6 +11,7 @@ import pytest
 from extender.decision_log.replay import replay
 from extender.engine.events import (
     NodeGone,
+    NodeSeen,
     PodGone,
     PodSeen,
     PreemptRequested,
@@ -467,6 +468,30 @@ def test_a_free_node_that_kube_scheduler_does_not_name_is_not_chosen():
     scene.pass_s(PATIENCE_S)
     scene.woken()
     assert reserved(scene) == ["n4", "n5", "n6", "n7"]
+
+
+def test_a_node_that_takes_no_new_pod_is_not_chosen():
+    """It is full, so that kube-scheduler does not name it in any case."""
+    scene = patient(
+        *(leaf(f"n{i}", "S0") for i in range(2)),
+        *(leaf(f"n{i}", "S1", is_unschedulable=i > 3) for i in range(2, 6)),
+    )
+    starve(scene, "a", "b", "c")
+    assert reserved(scene) == ["n0", "n1", "n2", "n3"]
+    assert replay(scene.lines).difference is None
+
+
+def test_nodes_that_are_cordoned_later_are_replaced_by_others():
+    """As if they were gone: the pods that end there leave no room."""
+    scene = patient()
+    starve(scene, "a", "b")
+    assert reserved(scene) == ["n0", "n1", "n2", "n3"]
+    for name in ("n0", "n1", "n2"):
+        scene.gateway.handle(NodeSeen(leaf(name, "S0", is_unschedulable=True)))
+    scene.pass_s(60.0)
+    scene.woken()
+    assert reserved(scene) == ["n4", "n5", "n6", "n7"]
+    assert replay(scene.lines).difference is None
 
 
 def test_a_group_that_grows_is_given_more_nodes():

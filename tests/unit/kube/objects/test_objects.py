@@ -121,10 +121,32 @@ def test_a_bare_node_is_a_node():
     assert bare == NodeFacts("n1", "u1", "", {}, None, None, has_soft_taint=False)
 
 
+def taint(key: str, effect: str) -> dict[str, str]:
+    """A taint as the API server has it."""
+    return {"key": key, "effect": effect}
+
+
 def test_a_soft_taint_is_seen_among_others():
     """It sways kube-scheduler's own scores, so that candidates must not be thinned out."""
     taints = [{"effect": "NoExecute"}, {"effect": "PreferNoSchedule"}]
     assert read_node(changed(NODE, "spec.taints", taints)).has_soft_taint
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "is_unschedulable"),
+    [
+        ("spec.unschedulable", True, True),
+        ("spec.unschedulable", False, False),
+        ("spec.taints", [taint("node.kubernetes.io/not-ready", "NoSchedule")], True),
+        ("spec.taints", [taint("node.kubernetes.io/unreachable", "NoExecute")], True),
+        ("spec.taints", [taint("node.kubernetes.io/not-ready", "PreferNoSchedule")], False),
+        ("spec.taints", [taint("node.kubernetes.io/of-somebody", "NoSchedule")], False),
+        ("spec.taints", [taint("nvidia.com/gpu", "NoSchedule")], False),
+    ],
+)
+def test_a_node_is_unschedulable_where_kubernetes_keeps_pods_off(path, value, is_unschedulable):
+    """Operators' own taints are for pods that do not tolerate them, and these are not known."""
+    assert read_node(changed(NODE, path, value)).is_unschedulable is is_unschedulable
 
 
 @pytest.mark.parametrize(
