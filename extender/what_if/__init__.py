@@ -7,16 +7,21 @@ from extender.what_if.added import add_nodes, find_kind, kinds_by_name, recorded
 from extender.what_if.asked import TrialPod, name_pods, read_pods
 from extender.what_if.evicted import evicted_pods
 from extender.what_if.rating_turns import rate_in_turns
-from extender.what_if.trial import RefusedNodes, Trial, Trialled
+from extender.what_if.trial import RefusedNodes, Trial, Trialled, TrialledGroup
+from extender.what_if.trial_group import GroupPlace, TrialGroup, gather_groups
 
 __all__ = [
+    "GroupPlace",
     "RefusedNodes",
     "Trial",
+    "TrialGroup",
     "TrialPod",
     "Trialled",
+    "TrialledGroup",
     "add_nodes",
     "evicted_pods",
     "find_kind",
+    "gather_groups",
     "kinds_by_name",
     "name_pods",
     "rate_in_turns",

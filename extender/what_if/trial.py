@@ -2,22 +2,26 @@
 
 Each pod sees what the pods before it left. The node is that of the best score among those that
 filter names; of equal ones, of which kube-scheduler takes any, the first by the extender's own
-order and then by name. The set is the one that bind would choose there. What other pods have
-claimed stays claimed. Nothing here reads or changes the live state.
+order and then by name. The set is the one that bind would choose there. The members of a group with
+a size are planned together, as filter does. What other pods have claimed stays claimed. Nothing
+here reads or changes the live state.
 
 Complexity: for each pod one look-up per node state, one rating per state that is new, and what the
 verbs take; `place` yields between turns of some milliseconds at most, but for one rating.
+`place_group` has the plan in one turn, and that of the tree of domains for the first group.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from extender.allowed_nodes import AllowedNodes
+from extender.groups import OfferedNodes
+from extender.groups.planning import seen_by_all
 from extender.placement import (
     DomainCrowding,
     Rank,
@@ -30,8 +34,10 @@ from extender.placement import (
 )
 from extender.protocol import Reason
 from extender.snapshot import make_snapshot, with_free, with_masks
+from extender.state import NodeDomains
 from extender.what_if.rating_turns import rate_in_turns
-from topology.groups import build_tree
+from extender.what_if.trial_group import GroupPlace, TrialCluster, plan_group, unready
+from topology.groups import DomainPath
 from topology.node_affinity import ANY_NODE
 
 if TYPE_CHECKING:
@@ -39,16 +45,18 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from extender.protocol import PodRequest
+    from extender.protocol import PodRequest, Shape
     from extender.rules import Rules
     from extender.snapshot import ClusterSnapshot, NodeView
     from extender.state import StateMoment
     from extender.what_if.asked import TrialPod
+    from extender.what_if.trial_group import TrialGroup
+    from topology.annotations import Plan
     from topology.groups import DomainTree
     from topology.node_affinity import RequiredNodeAffinity
     from topology.select import PodFit
 
-__all__ = ["RefusedNodes", "Trial", "Trialled"]
+__all__ = ["RefusedNodes", "Trial", "Trialled", "TrialledGroup"]
 
 MAX_WORK = 200_000
 """Work of the ratings of one what-if: some 6 s of a processor. States beyond it count by number."""
@@ -70,6 +78,8 @@ class Trialled:
     """Where a pod would go. `view` is the node before it; None where none fits.
 
     `fit` is None where devices go by count. `refused` are the nodes that do not fit, most first.
+    `group` is the namespace and name of a group with a size, whose members are placed together;
+    a member may have no node although some fit.
     """
 
     pod: TrialPod
@@ -78,6 +88,16 @@ class Trialled:
     n_fit: int
     refused: tuple[RefusedNodes, ...]
     reason: str | None
+    group: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TrialledGroup:
+    """Where a group would go, and each of its members in the order given."""
+
+    asked: TrialGroup
+    place: GroupPlace
+    members: tuple[Trialled, ...]
 
 
 class Trial:
@@ -97,8 +117,10 @@ class Trial:
         self._added = added
         self._drained = frozenset(drained)
         self._rater = Rater(loss_bounds=rules.loss_bounds)
-        self._tree: DomainTree | None = None
-        self._crowding = DomainCrowding(self._domains, is_on=rules.keep_domains_whole)
+        self._domains: NodeDomains | None = None
+        self._crowding = DomainCrowding(
+            lambda: self._all_domains().tree, is_on=rules.keep_domains_whole
+        )
         self._budget = RatingBudget.of_work(MAX_WORK if max_work is None else max_work)
         self._snapshots: dict[str, ClusterSnapshot] = {}
         self._taken: dict[tuple[str, str], int] = {}
@@ -144,6 +166,64 @@ class Trial:
             return Trialled(pod, None, None, 0, refused, fit.reason.value)
         self._take(request, view, _used(request, view, fit))
         return Trialled(pod, view, fit, filtered.n_feasible, refused, None)
+
+    def place_group(self, group: TrialGroup) -> Generator[None, None, TrialledGroup]:
+        """Place the members of a group, all that are needed or none; yields between turns."""
+        requests = group.requests
+        snapshot = yield from self._snapshot(seen_by_all(requests))
+        alone: dict[tuple[Shape | None, RequiredNodeAffinity], _Alone] = {}
+        for one in requests:
+            key = one.shape, one.node_affinity
+            if key not in alone:
+                alone[key] = yield from self._alone(one, snapshot)
+        place = unready(group)
+        if place is None:
+            domains = self._all_domains()
+            domains.prepare()
+            yield
+            offers = [alone[one.shape, one.node_affinity].offer for one in requests]
+            cluster = TrialCluster(snapshot, domains)
+            place = plan_group(group, offers, cluster, self._rater)
+            yield
+        members: list[Trialled] = []
+        reason = None if place.reason is None else place.reason.value
+        for i, (pod, request) in enumerate(zip(group.pods, requests, strict=True)):
+            found = alone[request.shape, request.node_affinity]
+            member = Trialled(pod, None, None, found.n_fit, found.refused, reason, group.name)
+            if i < len(place.plans):
+                plan = place.plans[i][1]
+                view = snapshot.nodes[plan.node]
+                member = replace(member, view=view, fit=self._fit(request, view, plan), reason=None)
+            members.append(member)
+            yield
+        used: dict[str, int] = {}
+        for _, plan in place.plans:
+            mask = _mask(snapshot.nodes[plan.node], plan)
+            used[plan.node] = used.get(plan.node, 0) | mask
+        for name, mask in used.items():
+            self._take(requests[0], snapshot.nodes[name], mask)
+            yield
+        return TrialledGroup(group, place, tuple(members))
+
+    def _alone(
+        self, request: PodRequest, snapshot: ClusterSnapshot
+    ) -> Generator[None, None, _Alone]:
+        """The nodes that a member may have, and those that would take it by itself."""
+        positions, n_excluded = yield from self._positions(request, snapshot)
+        ratings = yield from self._rate(request, snapshot, positions)
+        is_named = np.zeros(len(snapshot.views), dtype=np.bool_)
+        is_named[positions] = True
+        refused = _refused(snapshot, positions, ratings, n_excluded)
+        n_fit = len(positions) + n_excluded - sum(one.n_nodes for one in refused)
+        offer = OfferedNodes(snapshot.node_index, is_named, may_be_sample=False)
+        return _Alone(offer, n_fit, refused)
+
+    def _fit(self, request: PodRequest, view: NodeView, plan: Plan) -> PodFit | None:
+        """The sets of a plan; None where devices go by count."""
+        if not plan.containers:
+            return None
+        fit = self._rater.choose(request, with_free(view, _mask(view, plan)))
+        return None if isinstance(fit, Refusal) else fit
 
     def _snapshot(self, request: PodRequest) -> Generator[None, None, ClusterSnapshot]:
         """The nodes as this pod may use them."""
@@ -223,12 +303,18 @@ class Trial:
         keys = {state: one.key for state, one in ratings.items() if isinstance(one, Rank)}
         return min(tied, key=lambda view: (keys[view.state], view.name))
 
-    def _domains(self) -> DomainTree:
-        """The domains of the nodes there are; those that are added have none."""
-        if self._tree is None:
-            paths = {name: node.path for name, node in self._moment.nodes.items()}
-            self._tree = build_tree(paths, self._rules.group_families)
-        return self._tree
+    def _tree(self) -> DomainTree:
+        return self._all_domains().tree
+
+    def _all_domains(self) -> NodeDomains:
+        """The domains of all nodes; those that are added have none."""
+        if self._domains is None:
+            self._domains = NodeDomains(self._rules.group_families)
+            for name, node in self._moment.nodes.items():
+                self._domains.put(name, node.path)
+            for view in self._added:
+                self._domains.put(view.name, DomainPath())
+        return self._domains
 
     def _take(self, request: PodRequest, view: NodeView, used: int) -> None:
         """The pod has these devices from now on."""
@@ -240,6 +326,21 @@ class Trial:
         own = snapshot.nodes[view.name]
         left = with_masks(own, free=own.free & ~used, reserved=own.reserved & ~used)
         self._snapshots[key] = snapshot.with_views((left,), snapshot.generation)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Alone:
+    """The nodes that members alike may have; how many take one by itself, and why others do not."""
+
+    offer: OfferedNodes
+    n_fit: int
+    refused: tuple[RefusedNodes, ...]
+
+
+def _mask(view: NodeView, plan: Plan) -> int:
+    """The devices of a plan as bits."""
+    ids = set(plan.ids)
+    return sum(1 << i for i, one in enumerate(view.ids) if one in ids)
 
 
 def _with_added(snapshot: ClusterSnapshot, added: Sequence[NodeView]) -> ClusterSnapshot:

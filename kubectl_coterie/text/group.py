@@ -1,7 +1,7 @@
 """Groups in words: who is here, what one waits for, where it is, what it is worth.
 
-`group_lines` are of the group in a pod's explanation, where an extender before groups has none; the
-others are of a group of the read API.
+`group_lines` are of the group in a pod's explanation, where an extender before groups has none;
+`trial_group` of one in a what-if; the others are of a group of the read API.
 """
 
 from __future__ import annotations
@@ -15,12 +15,22 @@ from topology.printable import printable
 if TYPE_CHECKING:
     from kubectl_coterie.text.words import Json
 
-__all__ = ["group_domain", "group_limit", "group_lines", "group_reason", "waits_for_others"]
+__all__ = [
+    "group_domain",
+    "group_limit",
+    "group_lines",
+    "group_reason",
+    "short_group_reason",
+    "trial_group",
+    "waits_for_others",
+]
 
 _ANY = "any"
 """The level of a group that is in no common domain."""
 _WAITS = "waits for its group: "
 """What most reasons of members begin with."""
+_NEVER = "never: "
+"""What a reason and its detail begin with where no wait helps."""
 _LIMITS = {
     "node": "a node's own GPUs",
     "nic": "the NICs near its GPUs",
@@ -48,7 +58,40 @@ def group_reason(group: Json) -> str | None:
     n_missing, reason = group["n_missing"], group["reason"]
     if n_missing:
         return f"{count(n_missing, 'member')} {'is' if n_missing == 1 else 'are'} missing"
-    return None if reason is None else str(reason).removeprefix(_WAITS)
+    return None if reason is None else short_group_reason(reason)
+
+
+def short_group_reason(reason: str) -> str:
+    """A reason of members without what most begin with.
+
+    >>> short_group_reason("waits for its group: no domain has room for all members")
+    'no domain has room for all members'
+    """
+    return reason.removeprefix(_WAITS)
+
+
+def trial_group(group: Json) -> str:
+    """Whether a group of a what-if starts, where and how fast, or why not; a line."""
+    title = f"Group {printable(group['group'])}:"
+    n_members, n_placed = group["n_members"], group["n_placed"]
+    why = "" if group["reason"] is None else printable(short_group_reason(group["reason"]))
+    if group["detail"]:
+        why += f" ({printable(group['detail'].removeprefix(_NEVER))})"
+    if not n_placed:
+        return f"{title} does not start: {why}"
+    members = count(n_members, "member")
+    parts = [f"all {members} get nodes" if n_placed == n_members else f"{n_placed} of {members}"]
+    if group["level"] is not None:
+        parts[0] += f" in {printable(group['level'])} {printable(group['domain'])}"
+    if group["n_bound"]:
+        parts[0] += f", beside {group['n_bound']} that run"
+    if group["gbytes_per_s"]:
+        least = group["least_gbytes_per_s"]
+        error = "" if least is None else f" (at least {rate(least)} after the stated error)"
+        parts.append(f"{rate(group['gbytes_per_s'])} predicted over all{error}")
+    if why:
+        parts.append(f"the others wait: {why}")
+    return f"{title} {'; '.join(parts)}"
 
 
 def group_limit(group: Json) -> str | None:
@@ -63,7 +106,7 @@ def group_lines(answer: Json, now_s: float) -> list[str]:
     if group is None:
         return []
     title = f"Group {printable(group['name'])}:"
-    if group["n_missing"]:
+    if group["n_missing"] and group["n_here"]:
         return [f"{title} {_who_is_here(group, now_s)}"]
     if group["reason"] is not None:
         return [f"{title} {_why_it_waits(group, now_s)}"]
@@ -74,7 +117,7 @@ def group_lines(answer: Json, now_s: float) -> list[str]:
 def waits_for_others(answer: Json) -> bool:
     """Whether no member of the pod's group gets a node before all do: its group has a size."""
     group = answer.get("group")
-    return group is not None and group["size"] is not None and not group["n_bound"]
+    return group is not None and (group["size"] or 0) > 1 and not group["n_bound"]
 
 
 def _who_is_here(group: Json, now_s: float) -> str:

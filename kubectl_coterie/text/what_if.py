@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kubectl_coterie.terminal import Column, Table
+from kubectl_coterie.text.group import short_group_reason, trial_group
 from kubectl_coterie.text.words import count, gpu_set, percent, rate, short_reason
 from topology.printable import printable
 
@@ -18,13 +19,17 @@ __all__ = ["what_if_lines"]
 
 
 def what_if_lines(answer: Json, style: Style) -> list[str]:
-    """The changed nodes, a line for each pod, what is left, and what is not considered."""
+    """The changed nodes, a line for each group and pod, what is left, what is not considered.
+
+    An extender before groups has none of them.
+    """
     lines = _changes(answer)
     placements = answer["placements"]
     if placements:
         has_evicted = any(one["is_evicted"] for one in placements)
         table = _pods(style, has_evicted=has_evicted)
-        lines += [_sentence(answer), "", *table.lines(placements)]
+        groups = [trial_group(one) for one in answer.get("groups", ())]
+        lines += [_sentence(answer), *groups, "", *table.lines(placements)]
     pairs = list(zip(answer["before"], answer["after"], strict=True))
     if pairs:
         lines += ["", "What is left:", *_left().lines(pairs)]
@@ -106,9 +111,14 @@ def _share(one: Json) -> str | None:
 
 
 def _reason(one: Json) -> str:
-    """Why a pod finds no node, with the number of nodes; else whether it was evicted."""
+    """Why a pod finds no node, with the number of nodes; else whether it was evicted.
+
+    A member of a group waits for the others, whatever nodes it would have alone.
+    """
     if one["node"] is not None:
         return "evicted by the drain" if one["is_evicted"] else ""
+    if one.get("group") is not None:
+        return short_group_reason(one["reason"])
     groups = [
         f"{short_reason(group['reason_label'], group['reason'])} ({group['n_nodes']:,})"
         for group in one["reasons"]

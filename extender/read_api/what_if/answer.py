@@ -10,9 +10,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from extender.allowed_nodes import unknown_labels
+from extender.groups import value_json
 from extender.read_api.cluster_table import Sums
 from extender.read_api.figures import SIZES
 from extender.read_api.node_entry import Tally, TallyKey
+from topology.annotations import ANY_DOMAIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -20,10 +22,10 @@ if TYPE_CHECKING:
     from extender.read_api.cluster_table import Cluster
     from extender.read_api.figures import Json, SetFigures
     from extender.snapshot import NodeView
-    from extender.what_if import Trialled
+    from extender.what_if import Trialled, TrialledGroup
     from topology.select import Selected
 
-__all__ = ["capacity_json", "not_considered", "placement_json", "sums_after"]
+__all__ = ["capacity_json", "group_json", "not_considered", "placement_json", "sums_after"]
 
 NOT_CONSIDERED: tuple[str, ...] = (
     "CPU, memory, volumes and other resources than GPUs",
@@ -33,9 +35,10 @@ NOT_CONSIDERED: tuple[str, ...] = (
 )
 OF_DRAINS = "disruption budgets, and whether a drain would leave a DaemonSet's pods in place"
 OF_GROUPS = (
-    "groups: their members are placed one by one, each where it fits; a group with a size gets no "
-    "node before all of its members can have one"
+    "groups of evicted pods, and groups without a size: their members are placed one by one, each "
+    "where it fits, near the others or not"
 )
+OF_RESERVED = "that nodes are reserved for groups that have waited long"
 UNRATED = "how good the sets of some nodes are: there were too many to rate"
 
 
@@ -55,6 +58,7 @@ def placement_json(one: Trialled) -> Json:
     worst = min(joined, key=lambda selected: selected.value_gbytes_per_s, default=None)
     return {
         "pod": one.pod.full_name,
+        "group": one.group,
         "is_evicted": one.pod.is_evicted,
         "node": None if view is None else view.name,
         "machine": None if view is None else view.kind.name,
@@ -70,6 +74,25 @@ def placement_json(one: Trialled) -> Json:
         "assumed": one.pod.assumed,
         "is_selector_known": one.pod.is_selector_known,
         "now_gbytes_per_s": one.pod.now_gbytes_per_s,
+    }
+
+
+def group_json(one: TrialledGroup) -> Json:
+    """Where a group goes, or why it does not start."""
+    place = one.place
+    has_domain = bool(place.plans) and place.level != ANY_DOMAIN
+    return {
+        "group": one.asked.name,
+        "size": one.asked.size,
+        "n_members": len(one.members),
+        "n_placed": len(place.plans),
+        "n_bound": len(one.asked.bound),
+        "level": place.level if has_domain else None,
+        "domain": place.domain if has_domain else None,
+        **value_json(place.value),
+        "reason": None if place.reason is None else place.reason.value,
+        "reason_label": None if place.reason is None else place.reason.label,
+        "detail": place.detail,
     }
 
 
@@ -160,12 +183,22 @@ def capacity_json(keys: Iterable[TallyKey], sums: Mapping[TallyKey, Sums]) -> li
 
 
 def not_considered(
-    *, is_drained: bool, has_group: bool, unknown: Iterable[str], has_unrated: bool
+    *,
+    is_drained: bool,
+    has_lone_members: bool,
+    has_reserved: bool,
+    unknown: Iterable[str],
+    has_unrated: bool,
 ) -> list[str]:
-    """What kube-scheduler and an eviction consider beside; `unknown` labels of nodes."""
+    """What is considered beside; `unknown` labels of nodes.
+
+    `has_lone_members`: pods of groups were placed one by one; `has_reserved`: nodes are reserved.
+    """
     sentences = list(NOT_CONSIDERED)
-    if has_group:
+    if has_lone_members:
         sentences.append(OF_GROUPS)
+    if has_reserved:
+        sentences.append(OF_RESERVED)
     sentences += unknown_labels(unknown)
     if is_drained:
         sentences.append(OF_DRAINS)

@@ -86,13 +86,16 @@ class RefusedCount(ReadBody):
 class TrialPlacement(ReadBody):
     """Where a pod would go; figures are those of its slowest container.
 
-    `node` is null where none fits, and `reason` says why; `containers` is empty then, and where
-    devices go by count. `n_fit` counts the nodes that fit, `reasons` the others. `assumed` is null
+    `node` is null where there is none, and `reason` says why; `containers` is empty then, and where
+    devices go by count. `n_fit` counts the nodes that fit, `reasons` the others. `group` is the
+    name of the entry of `groups` that the pod is a member of; a member may have no node though some
+    fit it alone. `assumed` is null
     where the pod is known in full; without `is_selector_known` it goes there only if its
     nodeSelector and node affinity allow it. `now_gbytes_per_s` is what an evicted pod has now.
     """
 
     pod: str
+    group: str | None
     is_evicted: bool
     node: str | None
     machine: str | None
@@ -105,6 +108,29 @@ class TrialPlacement(ReadBody):
     assumed: str | None
     is_selector_known: bool
     now_gbytes_per_s: float | None
+
+
+class TrialGroupBody(ReadBody):
+    """Where a group with a size would go, as a whole: namespace and name, and its members.
+
+    `n_members` are in the question, `n_placed` of them have a node, `n_bound` others run already.
+    `level` and `domain` are those that hold all, null where none does. The figures are predicted
+    for all, null where they are unknown. `reason` is null where all members have a node.
+    """
+
+    group: str
+    size: int
+    n_members: int
+    n_placed: int
+    n_bound: int
+    level: str | None
+    domain: str | None
+    gbytes_per_s: float | None
+    least_gbytes_per_s: float | None
+    limited_by: str | None
+    reason: str | None
+    reason_label: str | None
+    detail: str
 
 
 class TrialCapacity(ReadBody):
@@ -130,6 +156,7 @@ class WhatIfAnswer(ReadBody):
     added: list[AddedNode]
     drained: list[str]
     placements: list[TrialPlacement]
+    groups: list[TrialGroupBody]
     before: list[TrialCapacity]
     after: list[TrialCapacity]
     not_considered: list[str]

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from extender.errors import QueryError
 from extender.read_api.pacing import drive, paced, pause
 from extender.read_api.what_if.answer import (
     capacity_json,
+    group_json,
     not_considered,
     placement_json,
     sums_after,
@@ -22,9 +24,12 @@ from extender.read_api.what_if.question import MAX_EVICTED, read_question
 from extender.state import build_machine_type
 from extender.what_if import (
     Trial,
+    TrialGroup,
+    TrialPod,
     add_nodes,
     evicted_pods,
     find_kind,
+    gather_groups,
     kinds_by_name,
     recorded_kind,
 )
@@ -39,7 +44,7 @@ if TYPE_CHECKING:
     from extender.read_api.figures import Json, SetFigures
     from extender.read_api.what_if.question import Question
     from extender.snapshot import MachineType, NodeKind, NodeView
-    from extender.what_if import TrialPod
+    from topology.annotations import Plan
 
 __all__ = ["MAX_WAITING", "WhatIfs"]
 
@@ -88,10 +93,19 @@ class WhatIfs:
         evicted = self._evicted(question.drain, cluster)
         await pause()
         trial = Trial(moment, rules, added=added, drained=question.drain)
-        pods = [*evicted, *question.pods]
-        placements = [
-            _dump(placement_json(await drive(trial.place(pod)))) async for pod in paced(pods)
-        ]
+        placements: list[bytes] = []
+        groups: list[Json] = []
+        asked = gather_groups(question.pods)
+        async for one in paced((*evicted, *asked)):
+            if isinstance(one, TrialGroup):
+                group = replace(one, bound=self._bound(one, question.drain))
+                placed = await drive(trial.place_group(group))
+                groups.append(group_json(placed))
+                placements.extend(
+                    [_dump(placement_json(member)) async for member in paced(placed.members)]
+                )
+            else:
+                placements.append(_dump(placement_json(await drive(trial.place(one)))))
         after = sums_after(
             cluster,
             added=added,
@@ -108,12 +122,15 @@ class WhatIfs:
             "added": [{"node": view.name, "machine": view.kind.name} for view in added],
             "drained": list(question.drain),
         }
+        alone = (one.request for one in (*evicted, *asked) if isinstance(one, TrialPod))
         tail: Json = {
+            "groups": groups,
             "before": capacity_json(keys, cluster.sums),
             "after": capacity_json(keys, after),
             "not_considered": not_considered(
                 is_drained=bool(question.drain),
-                has_group=any(one.request and one.request.group for one in pods),
+                has_lone_members=any(one is not None and one.group is not None for one in alone),
+                has_reserved=bool(self._engine.groups.reserved.all()),
                 unknown=trial.unknown_labels,
                 has_unrated=trial.has_unrated,
             ),
@@ -146,6 +163,14 @@ class WhatIfs:
             )
             raise QueryError(msg)
         return evicted
+
+    def _bound(self, group: TrialGroup, drained: Sequence[str]) -> tuple[Plan, ...]:
+        """The plans of the members that run already, on nodes that are left."""
+        namespace, _, name = group.name.partition("/")
+        status = self._engine.groups.readings.status((namespace, name))
+        records = (self._engine.cluster.pods.get(uid) for uid in status.bound)
+        plans = (one.node_plan for one in records if one is not None)
+        return tuple(one for one in plans if one is not None and one.node not in drained)
 
     async def _added(
         self, groups: Sequence[tuple[str, int]], cluster: Cluster

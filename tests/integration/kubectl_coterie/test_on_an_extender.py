@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 from benchmarks.demo.process import run_extender
 from kubectl_coterie import command_line
@@ -83,3 +84,25 @@ def test_what_if(coterie):
     assert "3 of 3 pods find a node" in shown
     assert "evicted by the drain" in shown
     assert "Not considered:" in shown
+
+
+def test_what_if_of_a_group(coterie, tmp_path):
+    """All members or none; what an example of the documentation says of itself."""
+    example = yaml.safe_load((EXAMPLES / "indexed-job-group.yaml").read_text())
+    shown = coterie("what-if", "-f", str(EXAMPLES / "indexed-job-group.yaml")).splitlines()
+    assert shown[:2] == [
+        "0 of 4 pods find a node",
+        (
+            "Group default/train-indexed: does not start: never: no domain of this cluster holds the "
+            "group (the cluster has room for 3 of 4 members when empty)"
+        ),
+    ]
+    template = example["spec"]["template"]
+    template["metadata"]["annotations"]["coterie.gpu/group-size"] = "2"
+    template["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = 2
+    example["spec"] |= {"completions": 2, "parallelism": 2}
+    file = tmp_path / "job.yaml"
+    file.write_text(yaml.safe_dump(example))
+    shown = coterie("what-if", "-f", str(file)).splitlines()
+    assert shown[0] == "2 of 2 pods find a node"
+    assert shown[1].startswith("Group default/train-indexed: all 2 members get nodes")

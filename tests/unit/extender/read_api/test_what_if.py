@@ -202,12 +202,73 @@ def test_what_is_not_considered_is_said(served):
     assert sentences[-1] == f"{unknown}nvidia.com/gpu.product"
 
 
-def test_members_of_a_group_are_placed_one_by_one_which_is_said(served):
-    """Whoever reads that some of them find a node might think that these would start."""
+def test_a_group_with_a_size_is_placed_as_a_whole(served):
+    """All members or none: two have room, and four are wanted."""
     manifest = pod(8, group="train", group_size="4")
+    answer = ask(served, pods=[{"manifest": manifest, "count": 4}, {"manifest": pod(8)}])
+    *members, single = answer["placements"]
+    assert [(one["group"], one["node"], one["n_fit"]) for one in members] == [
+        ("default/train", None, 2)
+    ] * 4
+    assert {one["reason"] for one in members} == {answer["groups"][0]["reason"]}
+    assert (single["group"], single["node"] is not None) == (None, True)
+    assert answer["groups"] == [
+        {
+            "group": "default/train",
+            "size": 4,
+            "n_members": 4,
+            "n_placed": 0,
+            "n_bound": 0,
+            "level": None,
+            "domain": None,
+            "gbytes_per_s": None,
+            "least_gbytes_per_s": None,
+            "limited_by": None,
+            "reason": "never: no domain of this cluster holds the group",
+            "reason_label": "group_never",
+            "detail": "never: the cluster has room for 3 of 4 members when empty",
+        }
+    ]
+    assert not any("groups" in one for one in answer["not_considered"])
+
+
+def test_a_group_that_starts_has_all_its_sets(served):
+    """With the capacity that it leaves, and pods after it on what is left."""
+    manifest = pod(4, group="train", group_size="3", affinity="nvlink", policy="required")
+    answer = ask(served, pods=[{"manifest": manifest, "count": 3}, {"manifest": pod(8)}])
+    *members, last = answer["placements"]
+    assert [one["node"] for one in members] == ["dgx-1-v100-0", "dgx-1-v100-1", "dgx-1-v100-1"]
+    ids = [one["containers"][0]["ids"] for one in members]
+    assert len({*ids[1], *ids[2]}) == 8
+    assert [one["share"] for one in members] == [1.0] * 3
+    (group,) = answer["groups"]
+    assert (group["n_placed"], group["reason"], group["level"]) == (3, None, None)
+    assert last["node"] == "8x-l4-0"
+    after = {one["machine"]: one["free"] for one in answer["after"]}
+    assert after == {V100: 0, "8x-l4": 0}
+
+
+def test_a_group_counts_the_members_that_run(served):
+    """One that joins goes near them, though its size is more than is asked for."""
+    fields = {"group": "train", "group_size": "1"}
+    served.place(8, "r1", "dgx-1-v100-1", **fields)
+    manifest = pod(8, group="train", group_size="2")
+    (group,) = ask(served, pods=[{"manifest": manifest}])["groups"]
+    assert (group["size"], group["n_bound"], group["n_placed"]) == (2, 1, 1)
+    drained = ask(served, drain=["dgx-1-v100-1"], pods=[{"manifest": manifest}])
+    (group,) = drained["groups"]
+    assert (group["n_bound"], group["n_placed"]) == (0, 0)
+    assert group["detail"] == "1 of 2 members are here"
+    assert drained["not_considered"][-2].startswith("groups of evicted pods, and groups without")
+
+
+def test_members_of_a_group_without_a_size_are_placed_one_by_one_which_is_said(served):
+    """Whoever reads that they find nodes might think that these are near each other."""
+    manifest = pod(8, group="train")
     answer = ask(served, pods=[{"manifest": manifest, "count": 4}])
     assert [one["node"] is not None for one in answer["placements"]] == [True, True, False, False]
-    assert answer["not_considered"][-1].startswith("groups: their members are placed one by one")
+    assert answer["groups"] == []
+    assert answer["not_considered"][-1].startswith("groups of evicted pods, and groups without")
     alone = ask(served, pods=[{"manifest": pod(8)}])
     assert not any("groups" in one for one in alone["not_considered"])
 

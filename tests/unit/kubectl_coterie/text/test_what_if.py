@@ -146,3 +146,85 @@ def test_nodes_alone():
     """A drained node without pods has none to place; shares are coloured."""
     assert what_if_lines(answer(drained=["x"]), PLAIN) == ["Drained x"]
     assert "\x1b[33m50 %\x1b[0m" in what_if_lines(answer(placement("p")), Style(is_on=True))[3]
+
+
+def group(**changed: Any) -> Any:
+    """A group that starts."""
+    return {
+        "group": "ml/train",
+        "size": 2,
+        "n_members": 2,
+        "n_placed": 2,
+        "n_bound": 0,
+        "level": "leaf",
+        "domain": "P1/S2",
+        "gbytes_per_s": 46.21,
+        "least_gbytes_per_s": 33.3,
+        "limited_by": "nic",
+        "reason": None,
+        "reason_label": None,
+        "detail": "",
+    } | changed
+
+
+NO_ROOM = "waits for its group: no domain has room for all members"
+
+
+@pytest.mark.parametrize(
+    ("changed", "line"),
+    [
+        (
+            {},
+            (
+                "all 2 members get nodes in leaf P1/S2; 46.2 GB/s predicted over all (at least "
+                "33.3 GB/s after the stated error)"
+            ),
+        ),
+        (
+            {"level": None, "gbytes_per_s": None, "least_gbytes_per_s": None},
+            "all 2 members get nodes",
+        ),
+        (
+            {"n_bound": 3, "gbytes_per_s": None, "least_gbytes_per_s": None},
+            "all 2 members get nodes in leaf P1/S2, beside 3 that run",
+        ),
+        (
+            {"n_members": 3, "reason": NO_ROOM, "least_gbytes_per_s": None},
+            (
+                "2 of 3 members in leaf P1/S2; 46.2 GB/s predicted over all; the others wait: no "
+                "domain has room for all members"
+            ),
+        ),
+        (
+            {"n_placed": 0, "reason": NO_ROOM, "detail": "the cluster has room for 1 of 2 members"},
+            (
+                "does not start: no domain has room for all members (the cluster has room for 1 of "
+                "2 members)"
+            ),
+        ),
+        (
+            {
+                "n_placed": 0,
+                "reason": "never: no domain of this cluster holds the group",
+                "detail": "never: a leaf has room for 1 of 2 members when empty",
+            },
+            (
+                "does not start: never: no domain of this cluster holds the group (a leaf has room "
+                "for 1 of 2 members when empty)"
+            ),
+        ),
+    ],
+)
+def test_a_group_has_a_line(changed, line):
+    """Whether it starts, where and how fast, or why not."""
+    lines = what_if_lines(answer(placement("ml/a"), groups=[group(**changed)]), PLAIN)
+    assert lines[1] == f"Group ml/train: {line}"
+
+
+def test_a_member_has_the_reason_of_its_group():
+    """Not those of the nodes that would not take it alone."""
+    reasons = [{"reason": "x", "reason_label": "not_enough_free", "n_nodes": 3}]
+    lost: dict[str, Any] = {"node": None, "containers": [], "gbytes_per_s": None, "share": None}
+    member = placement("ml/a", group="ml/train", reason=NO_ROOM, reasons=reasons, **lost)
+    lines = what_if_lines(answer(member), PLAIN)
+    assert lines[-1].endswith("no domain has room for all members")
