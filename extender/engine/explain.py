@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from extender.allowed_nodes import AllowedNodes, unknown_labels
+from extender.engine.explain_group import warn_of_level
 from extender.engine.offers import containers_json, other_set, set_json
 from extender.engine.summary import Ratings, summarize
 from extender.placement import Rank, Refusal, scores
@@ -69,7 +70,7 @@ def explain_pod(  # noqa: PLR0913 - all that an explanation is made of
     `extender.engine.summary.summarize` says.
     """
     snapshot = cluster.snapshot_for(request)
-    explanation = _head(request, snapshot)
+    explanation = _head(request, snapshot, cluster)
     if unschedulable is not None:
         explanation["unschedulable"] = {
             "reason": unschedulable.reason.value,
@@ -112,7 +113,7 @@ def _rated(
 def explain_bound(request: PodRequest, pod: WirePod, cluster: LiveCluster, *, rater: Rater) -> Json:
     """Explain a pod that has a node, by the snapshot that any other pod would get."""
     snapshot = cluster.snapshot_of(request.resource)
-    explanation = _head(request, snapshot)
+    explanation = _head(request, snapshot, cluster)
     node = pod.spec.node_name or ""
     text = (pod.metadata.annotations or {}).get(names.PLAN)
     plan, problem = _plan(text)
@@ -199,12 +200,12 @@ def _could_have(request: PodRequest, view: NodeView, own: int, rater: Rater) -> 
     return {"fits": True, "containers": containers_json(request, without, fit)}
 
 
-def _head(request: PodRequest, snapshot: ClusterSnapshot) -> Json:
+def _head(request: PodRequest, snapshot: ClusterSnapshot, cluster: LiveCluster) -> Json:
     return {
         "pod": request.full_name,
         "uid": request.uid,
         "generation": snapshot.generation,
-        "warnings": list(request.warnings),
+        "warnings": [*request.warnings, *warn_of_level(request, cluster)],
         "request": _request(request),
     }
 

@@ -62,12 +62,13 @@ def explain_group(
         value = predict(plans, cluster.snapshot_of(request.resource).nodes, cluster.domains)
         level, domain = _domain(plans[0])
     is_waiting = group.reason is not None and not group.n_claimed
+    size = size if group.size is None else group.size
     return {
         "name": name,
-        "size": size if group.size is None else group.size,
+        "size": size,
         "n_here": group.n_here,
         "n_bound": len(group.bound),
-        "n_missing": group.n_missing,
+        "n_missing": group.n_missing if group.n_here else size or 0,
         "reason": group.reason.value if is_waiting and group.reason else None,
         "detail": group.detail,
         "first_since_s": min((one.since_s for one in group.members), default=None),

@@ -7,6 +7,7 @@ end are problem details (RFC 9457), whose sentence is shown.
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
@@ -155,11 +156,18 @@ class ReadApiClient:
         return f"{self.url}/api/v1/{path}"
 
     def _lost(self, path: str, error: Exception) -> CliError:
-        cause = self._fault() or (str(error) or type(error).__name__)
+        cause = self._fault() or _cause(error)
         return CliError(
             f"the extender did not answer to {path}: {printable(str(cause))}; "
             "`kubectl coterie check` looks at its pods"
         )
+
+
+def _cause(error: Exception) -> str:
+    """What went wrong; of a connection the system's own words, which are those to search for."""
+    if isinstance(error, aiohttp.ClientConnectorError) and error.errno is not None:
+        return f"{error.host}:{error.port}: {os.strerror(error.errno).lower()}"
+    return str(error) or type(error).__name__
 
 
 class _Refused(CliError):

@@ -130,7 +130,10 @@ async def _file(given: Namespace, session: Session, output: Output) -> None:
         output.data(answers[0] if len(answers) == 1 else {"items": answers})
         return
     blocks: list[str] = []
+    warnings = _incomplete(list(zip(found.pods, answers, strict=True)))
     for one, answer in zip(found.pods, answers, strict=True):
+        if (warning := warnings.pop(_group(answer), None)) is not None:
+            answer["warnings"].append(warning)
         lines = explanation_lines(
             answer, output.style, now_s=time.time(), is_manifest=True, has_nodes=given.nodes
         )
@@ -139,6 +142,33 @@ async def _file(given: Namespace, session: Session, output: Output) -> None:
             lines.insert(0, output.style.paint(f"{printable(one.owner)}, {n_pods}:", "dim"))
         blocks.append("\n".join(lines))
     output.print("\n\n".join(blocks))
+
+
+def _incomplete(pods: Sequence[tuple[ManifestPod, Json]]) -> dict[tuple[str, str], str]:
+    """A warning for each group of which the file makes too few members; by namespace and name."""
+    made: dict[tuple[str, str], int] = {}
+    wanted: dict[tuple[str, str], int] = {}
+    for one, answer in pods:
+        group = answer.get("group")
+        if group is None or group["size"] is None or one.n_pods is None:
+            continue
+        key = _group(answer)
+        made[key] = made.get(key, 0) + one.n_pods
+        wanted[key] = max(wanted.get(key, 0), group["size"] - group["n_here"])
+    return {
+        key: (
+            f"this file makes {n_made} of the {wanted[key]:,} members that group {key[1]} lacks: "
+            "none starts before others bring the rest"
+        )
+        for key, n_made in made.items()
+        if n_made < wanted[key]
+    }
+
+
+def _group(answer: Json) -> tuple[str, str]:
+    """Namespace and name of a pod's group; an empty name for none."""
+    group = answer.get("group")
+    return answer["pod"].partition("/")[0], "" if group is None else group["name"]
 
 
 async def _posted(one: ManifestPod, api: ReadApiClient) -> Json:

@@ -85,6 +85,7 @@ async def _list_and_watch(
         if changed:
             changed = listing.table.sorted(changed, given.sort_by)
             _print(listing, changed, output, has_header=has_header)
+    sys.stderr.write("The extender ended the stream of changes: it stops or restarts.\n")
 
 
 def _print(listing: Listing, rows: Sequence[Json], output: Output, *, has_header: bool) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeAlias
 from topology.printable import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Sequence
 
 __all__ = ["Commands", "Parser", "add_command", "fail", "needs_extra", "program_parser", "version"]
 
@@ -45,6 +45,16 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**usage | options | {"add_help": False})  # type: ignore[arg-type]  # argparse's own keywords
         if has_help:
             self.add_argument("-h", "--help", action="help", help="Show this help and exit.")
+
+    def parse_known_args(  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride] - as argparse calls it
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Parse; what a command does not know is an error of the command, not of the program."""
+        given = argparse.Namespace() if namespace is None else namespace
+        unknown = super().parse_known_args(args, given)[1]
+        if unknown and " " in self.prog:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return given, unknown
 
     def error(self, message: str) -> NoReturn:
         """End with exit code 2 and one sentence."""

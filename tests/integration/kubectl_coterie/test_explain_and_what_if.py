@@ -178,6 +178,38 @@ def test_a_file_with_other_objects(serve, tmp_path):
     )
 
 
+def of_group(size: int | None, n_here: int = 0) -> Any:
+    """The group in an explanation."""
+    return {
+        "name": "train",
+        "size": size,
+        "n_here": n_here,
+        "n_bound": 0,
+        "n_missing": 0,
+        "reason": None,
+        "level": None,
+        "domain": None,
+        "gbytes_per_s": None,
+        "members": [],
+    }
+
+
+@pytest.mark.parametrize(
+    ("size", "n_here", "lacking"),
+    [(5, 0, 5), (1000, 8, 992), (4, 0, 0), (5, 1, 0), (None, 0, 0)],
+)
+def test_a_file_that_makes_too_few_members_is_warned_about(serve, size, n_here, lacking):
+    """The job would wait for ever, and nothing else compares the two figures."""
+    call = serve(explain=explanation("ml/p", group=of_group(size, n_here)))
+    shown = call("explain", "-f", str(EXAMPLES / "indexed-job-group.yaml")).stdout
+    warning = (
+        f"Warning: this file makes 4 of the {lacking:,} members that group train lacks: none "
+        "starts before others bring the rest"
+    )
+    assert (warning in shown) is bool(lacking)
+    assert shown.count("Warning") == bool(lacking)
+
+
 @pytest.mark.parametrize("words", [(), ("p", "-f", "f")])
 def test_explain_needs_one_of_both(serve, words):
     """One sentence, and where to find pods."""

@@ -197,7 +197,10 @@ def test_watching_shows_what_changes(serve):
         stream=event(1) + event(2) + event(3),
     )
     done = call("pods", "-A", "-w")
-    assert done.stderr == "No pods with GPUs found.\n"
+    assert done.stderr == (
+        "No pods with GPUs found.\n"
+        "The extender ended the stream of changes: it stops or restarts.\n"
+    )
     assert [row[0].strip() for row in cells(done.stdout)] == [
         "NAMESPACE",
         "default",

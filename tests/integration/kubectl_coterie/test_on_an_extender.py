@@ -93,8 +93,8 @@ def test_what_if_of_a_group(coterie, tmp_path):
     assert shown[:2] == [
         "0 of 4 pods find a node",
         (
-            "Group default/train-indexed: does not start: never: no domain of this cluster holds the "
-            "group (the cluster has room for 3 of 4 members when empty)"
+            "Group default/train-indexed: does not start: never: no domain of this cluster holds "
+            "the group (the cluster has room for 3 of 4 members when empty)"
         ),
     ]
     template = example["spec"]["template"]

@@ -60,6 +60,23 @@ def test_a_domain_that_no_level_is_called_is_warned_about(keys, effect, size):
     )
 
 
+def test_an_explanation_warns_of_such_a_domain_too():
+    """A manifest is mostly tried with `explain` first."""
+    scene = GroupScene()
+    body = json.dumps(scene.manifest("a", group_domain="leef")).encode()
+    answer = json.loads(scene.gateway.handle(VerbCalled(Verb.EXPLAIN, body, scene.now_s)).body)
+    (warning,) = answer["warnings"]
+    assert warning.startswith("annotation coterie.gpu/group-domain is 'leef', which names no level")
+
+
+def test_of_a_group_of_which_no_member_is_here_all_are_missing():
+    """As of a manifest."""
+    scene = GroupScene()
+    group = explained(scene, scene.manifest("a", size=3))
+    assert (group["size"], group["n_here"], group["n_missing"]) == (3, 0, 3)
+    assert explained(scene, scene.manifest("a", size=None))["n_missing"] == 0
+
+
 @pytest.mark.parametrize("domain", ["any", "leaf", "region"])
 def test_a_level_of_the_cluster_is_not_warned_about(domain):
     """Whether or not a node has its label."""

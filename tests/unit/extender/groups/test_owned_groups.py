@@ -20,7 +20,7 @@ from extender.engine.events import (
     PreemptRequested,
     VerbCalled,
 )
-from extender.groups.members.owner_sizes import AGAIN_S, KEPT_S, MAX_KEPT, OLD_S
+from extender.groups.members.owner_sizes import AGAIN_S, KEPT_S, OLD_S
 from extender.protocol import GroupOwner, Outcome, Reason, Verb
 from kube.objects import ObjectKey
 from tests.unit.extender.engines import RULES
@@ -241,16 +241,17 @@ def test_a_reading_of_a_forgotten_job_changes_nothing(scene):
     assert scene.groups.owned.first_member(replace(OWNER, name="other")) is None
 
 
-def test_jobs_without_waiting_pods_are_kept_up_to_a_number():
+def test_jobs_without_waiting_pods_are_kept_up_to_a_number(monkeypatch):
     """A cluster may have had millions."""
+    monkeypatch.setattr("extender.groups.members.owner_sizes.MAX_KEPT", 100)
     scene = JobPods()
-    for i in range(MAX_KEPT + 2):
+    for i in range(102):
         uid = f"w{i}"
         request = scene.pending(uid, job=f"j{i}")
         scene.gateway.handle(scene.seen(request))
         scene.gateway.handle(PendingGone(uid))
     scene.pass_s(0.0)
-    assert len(scene.wanted()) == MAX_KEPT
+    assert len(scene.wanted()) == 100
 
 
 def test_pods_of_two_jobs_of_one_name_are_two_groups(scene):

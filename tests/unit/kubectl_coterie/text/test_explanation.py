@@ -208,6 +208,13 @@ def test_a_member_of_a_group_is_never_said_to_be_placed_alone():
         "Group train: no member is here",
         "3 of 3 nodes fit",
     ]
+    content = pod(2, group="train", group_size="1")
+    shown = explained(engine(), content, is_manifest=True).splitlines()
+    assert shown[:3] == [
+        "pod-u1  Would be placed   2 GPUs",
+        "Group train: none of 1 member is here",
+        "3 of 3 nodes fit",
+    ]
 
 
 def test_a_manifest_that_would_wait():

@@ -608,7 +608,12 @@ def test_format_skips_the_detection(run, bridged):
         pytest.param(
             ["best", "8x-l4"], 2, "are required: --size (see coterie-topology best", id="no size"
         ),
-        pytest.param(["show", "--color"], 2, "unrecognized arguments: --color", id="no option"),
+        pytest.param(
+            ["show", "--color"],
+            2,
+            "unrecognized arguments: --color (see coterie-topology show --help)",
+            id="no option",
+        ),
         pytest.param(
             ["best", "--size", "0", "8x-l4"],
             2,
