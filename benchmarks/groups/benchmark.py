@@ -96,7 +96,7 @@ class Scenario:
 
 
 SCENARIOS = (
-    Scenario("One spine, overloaded", ("P8",), ("trace2",), 3.93, 10),
+    Scenario("One spine, overloaded", ("P8",), ("trace2",), 3.93, 20),
     Scenario("One spine, full with little queue", ("P8",), ("trace2",), 3.2, 10),
     Scenario(
         "All hosts, five traces at once",
