@@ -301,6 +301,10 @@ class Reason(Enum):
         "not allowed by the pod's nodeSelector or node affinity",
         "correct the pod's nodeSelector or node affinity, or label nodes for it",
     )
+    NODE_UNSCHEDULABLE = (
+        "node is cordoned, not ready, unreachable or under pressure",
+        "see `kubectl describe node`; `kubectl uncordon` it where it is only cordoned",
+    )
 
     @property
     def label(self) -> str:

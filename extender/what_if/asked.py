@@ -41,17 +41,23 @@ class TrialPod:
 
 
 def read_pods(
-    manifest: object, count: int | None, resources: Sequence[str], *, where: str
+    manifest: object,
+    count: int | None,
+    resources: Sequence[str],
+    *,
+    where: str,
+    group_kinds: Sequence[str] = (),
 ) -> tuple[TrialPod, int]:
     """The pod of a manifest and how many of it; `name_pods` makes the single ones.
 
-    Without a count as many as the manifest's kind says. Raises `QueryError`, which names the
+    Without a count as many as the manifest's kind says. `group_kinds` are those of whose pods a
+    group is inferred. Raises `QueryError`, which names the
     manifest by `where`.
     """
     try:
         content = pod_of(manifest)
         number = pod_count(manifest) if count is None else count
-        request = parse_pod(decode(WirePod, json.dumps(content).encode()), resources)
+        request = parse_pod(decode(WirePod, json.dumps(content).encode()), resources, group_kinds)
     except (Unreadable, WireError, MalformedPod, UserError) as error:
         msg = f"{where}.manifest: {error}"
         raise QueryError(msg) from error

@@ -8,7 +8,7 @@ here reads or changes the live state.
 
 Complexity: for each pod one look-up per node state, one rating per state that is new, and what the
 verbs take; `place` yields between turns of some milliseconds at most, but for one rating.
-`place_group` has the plan in one turn, and that of the tree of domains for the first group.
+`place_group` makes each plan in one turn, and the tree of domains for the first group.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 
 from extender.allowed_nodes import AllowedNodes
 from extender.groups import OfferedNodes
-from extender.groups.planning import seen_by_all
+from extender.groups.planning import JointPlanner, seen_by_all
 from extender.placement import (
     DomainCrowding,
     Rank,
@@ -116,8 +116,10 @@ class Trial:
         self._rules = rules
         self._added = added
         self._drained = frozenset(drained)
+        self._closed = [name for name, node in moment.nodes.items() if node.is_unschedulable]
         self._rater = Rater(loss_bounds=rules.loss_bounds)
         self._domains: NodeDomains | None = None
+        self._planner: JointPlanner | None = None
         self._crowding = DomainCrowding(
             lambda: self._all_domains().tree, is_on=rules.keep_domains_whole
         )
@@ -143,9 +145,9 @@ class Trial:
         if request is None:
             return Trialled(pod, None, None, 0, (), pod.assumed)
         snapshot = yield from self._snapshot(request)
-        positions, n_excluded = yield from self._positions(request, snapshot)
+        positions, excluded = yield from self._positions(request, snapshot)
         ratings = yield from self._rate(request, snapshot, positions)
-        refused = _refused(snapshot, positions, ratings, n_excluded)
+        refused = _refused(snapshot, positions, ratings, excluded)
         if not any(isinstance(one, Rank) for one in ratings.values()):
             reason = refused[0].reason if refused else "no node is left"
             return Trialled(pod, None, None, 0, refused, reason)
@@ -183,8 +185,12 @@ class Trial:
             yield
             offers = [alone[one.shape, one.node_affinity].offer for one in requests]
             cluster = TrialCluster(snapshot, domains)
-            place = plan_group(group, offers, cluster, self._rater)
-            yield
+            planner = self._planner = self._planner or JointPlanner(cluster, self._rater)
+            planner.cluster = cluster
+            order = planner.order(snapshot.node_index)
+            for one in {one.shape: one for one in requests}.values():
+                yield from planner.node_room.prepare(one, snapshot, order)
+            place = yield from plan_group(group, offers, cluster, planner)
         members: list[Trialled] = []
         reason = None if place.reason is None else place.reason.value
         for i, (pod, request) in enumerate(zip(group.pods, requests, strict=True)):
@@ -209,12 +215,12 @@ class Trial:
         self, request: PodRequest, snapshot: ClusterSnapshot
     ) -> Generator[None, None, _Alone]:
         """The nodes that a member may have, and those that would take it by itself."""
-        positions, n_excluded = yield from self._positions(request, snapshot)
+        positions, excluded = yield from self._positions(request, snapshot)
         ratings = yield from self._rate(request, snapshot, positions)
         is_named = np.zeros(len(snapshot.views), dtype=np.bool_)
         is_named[positions] = True
-        refused = _refused(snapshot, positions, ratings, n_excluded)
-        n_fit = len(positions) + n_excluded - sum(one.n_nodes for one in refused)
+        refused = _refused(snapshot, positions, ratings, excluded)
+        n_fit = len(positions) + sum(excluded.values()) - sum(one.n_nodes for one in refused)
         offer = OfferedNodes(snapshot.node_index, is_named, may_be_sample=False)
         return _Alone(offer, n_fit, refused)
 
@@ -243,17 +249,24 @@ class Trial:
 
     def _positions(
         self, request: PodRequest, snapshot: ClusterSnapshot
-    ) -> Generator[None, None, tuple[NDArray[np.int64], int]]:
-        """The nodes that are left and that the pod's node affinity allows, and how many others."""
+    ) -> Generator[None, None, tuple[NDArray[np.int64], Mapping[Reason, int]]]:
+        """The nodes that are left and that the pod may have, and how many others, by reason."""
         is_left = np.ones(len(snapshot.views), dtype=np.bool_)
         for name in self._drained:
             is_left[snapshot.positions[name]] = False
         key = self._moment.key(request.resource), request.node_affinity
         if key not in self._allowed:
             self._allowed[key] = yield from self._allow(request.node_affinity, snapshot)
-        positions = (is_left & self._allowed[key]).nonzero()[0]
+        is_open = is_left.copy()
+        for name in self._closed:
+            is_open[snapshot.positions[name]] = False
+        positions = (is_open & self._allowed[key]).nonzero()[0]
         yield
-        return positions, int(is_left.sum()) - len(positions)
+        excluded = {
+            Reason.NODE_AFFINITY: int(is_open.sum()) - len(positions),
+            Reason.NODE_UNSCHEDULABLE: int(is_left.sum()) - int(is_open.sum()),
+        }
+        return positions, excluded
 
     def _allow(
         self, affinity: RequiredNodeAffinity, snapshot: ClusterSnapshot
@@ -368,14 +381,15 @@ def _refused(
     snapshot: ClusterSnapshot,
     positions: NDArray[np.int64],
     ratings: Mapping[int, Rank | Refusal],
-    n_excluded: int,
+    excluded: Mapping[Reason, int],
 ) -> tuple[RefusedNodes, ...]:
     counts: Counter[tuple[str, str]] = Counter()
     for number, n_nodes in enumerate(np.bincount(snapshot.state_ids[positions]).tolist()):
         rating = ratings[snapshot.samples[number].state] if n_nodes else None
         if isinstance(rating, Refusal):
             counts[rating.reason.value, rating.reason.label] += n_nodes
-    if n_excluded:
-        counts[Reason.NODE_AFFINITY.value, Reason.NODE_AFFINITY.label] += n_excluded
+    for reason, n_nodes in excluded.items():
+        if n_nodes:
+            counts[reason.value, reason.label] += n_nodes
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0][1]))
     return tuple(RefusedNodes(reason, label, n) for (reason, label), n in ordered)

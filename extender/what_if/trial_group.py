@@ -1,26 +1,27 @@
 """Plans the members of a group together on nodes that are tried out, as filter does.
 
 The planner is the one that places real groups (`extender.groups.planning`): all members get nodes
-at once or none does, and members beyond the group's size may be left out. It takes no device;
-`Trial` does.
+at once or none does, and members beyond the group's size are placed after the others, near them.
+It takes no device; `Trial` does.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from extender.groups import falls_short, predict
-from extender.groups.planning import JointPlan, JointPlanner, Near
+from extender.groups.planning import JointPlan, Near, NoPlace, common_domain
 from extender.protocol import Reason
+from extender.snapshot import with_masks
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
 
     from extender.groups import OfferedNodes
-    from extender.placement import Rater
+    from extender.groups.planning import JointPlanner
     from extender.protocol import PodRequest
-    from extender.snapshot import ClusterSnapshot
+    from extender.snapshot import ClusterSnapshot, NodeView
     from extender.state import NodeDomains
     from extender.what_if.asked import TrialPod
     from topology.annotations import Plan
@@ -31,13 +32,15 @@ __all__ = ["GroupPlace", "TrialCluster", "TrialGroup", "gather_groups", "plan_gr
 
 @dataclass(frozen=True, slots=True)
 class TrialGroup:
-    """The members of a group to place, by rank, and the plans of those that run already.
+    """The members of a group to place, by rank, and those that run already.
 
-    A group without a size is none: its members are placed as single pods are.
+    `bound` are the plans of these, `near` where they are and were; None where none has begun. A
+    group without a size is none: its members are placed as single pods are.
     """
 
     name: str
     pods: tuple[TrialPod, ...]
+    near: Near | None = None
     bound: tuple[Plan, ...] = ()
 
     @property
@@ -51,6 +54,20 @@ class TrialGroup:
         wishes = (one.group for one in self.requests)
         return max(wish.size or 0 for wish in wishes if wish is not None)
 
+    @property
+    def n_bound(self) -> int:
+        """How many members run."""
+        return 0 if self.near is None else len(self.near.nodes)
+
+    @property
+    def n_needed(self) -> int:
+        """How many of the members must get nodes at once.
+
+        No more than there are where some ran already: the others may have ended since.
+        """
+        n_needed = self.size - self.n_bound
+        return max(n_needed if self.near is None else min(n_needed, len(self.pods)), 1)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrialCluster:
@@ -63,13 +80,26 @@ class TrialCluster:
         """The nodes as the members may use them."""
         return self.snapshot
 
+    def without(self, plans: Sequence[Plan]) -> TrialCluster:
+        """The nodes when the devices of these plans are taken."""
+        used: dict[str, set[str]] = {}
+        for plan in plans:
+            used.setdefault(plan.node, set()).update(plan.ids)
+        views: list[NodeView] = []
+        for name, taken in used.items():
+            view = self.snapshot.nodes[name]
+            left = sum(1 << i for i, one in enumerate(view.ids) if one not in taken)
+            views.append(with_masks(view, free=view.free & left, reserved=view.reserved & left))
+        return replace(self, snapshot=self.snapshot.with_views(views, self.snapshot.generation))
+
 
 @dataclass(frozen=True, slots=True)
 class GroupPlace:
     """Where members go: a plan for each of the first ones, as many as are needed or none.
 
-    `value` is that of the whole group, None where it is unknown; `reason` says why those without a
-    plan have none, and is None where all have one.
+    `level` and `domain` are the nearest that hold all members with a node; empty, or the level any,
+    where none is known to. `value` is that of the whole group, None where it is unknown; `reason`
+    says why those without a plan have none, and is None where all have one.
     """
 
     plans: tuple[tuple[PodRequest, Plan], ...] = ()
@@ -110,8 +140,8 @@ def unready(group: TrialGroup) -> GroupPlace | None:
     requests = group.requests
     if len({(one.group, one.resource) for one in requests}) > 1:
         return GroupPlace(reason=Reason.GROUP_DIFFERS)
-    n_here = len(requests) + len(group.bound)
-    if n_here < group.size:
+    if len(requests) < group.n_needed:
+        n_here = len(requests) + group.n_bound
         return GroupPlace(
             reason=Reason.GROUP_WAITING, detail=f"{n_here} of {group.size} members are here"
         )
@@ -119,31 +149,51 @@ def unready(group: TrialGroup) -> GroupPlace | None:
 
 
 def plan_group(
-    group: TrialGroup, offers: Sequence[OfferedNodes], cluster: TrialCluster, rater: Rater
-) -> GroupPlace:
-    """Plan all members, else as many as are needed; `offers` are the nodes for each request."""
+    group: TrialGroup, offers: Sequence[OfferedNodes], cluster: TrialCluster, planner: JointPlanner
+) -> Generator[None, None, GroupPlace]:
+    """Plan all members, or as many as must start at once, and then the others near them.
+
+    `offers` are the nodes for each request; the planner is that of the cluster. Yields between
+    plans.
+    """
     members = list(zip(group.requests, offers, strict=True))
-    near = Near([one.node for one in group.bound])
-    planner = JointPlanner(cluster, rater)
-    refused = GroupPlace(reason=Reason.GROUP_NO_ROOM)
-    for n_members in dict.fromkeys((len(members), max(group.size - len(group.bound), 1))):
-        found = planner.plan(members[:n_members], near)
-        if not isinstance(found, JointPlan):
-            refused = GroupPlace(reason=found.reason, detail=found.detail)
-            continue
-        plans = [*group.bound, *(plan for _, plan in found.placements)]
-        value = predict(plans, cluster.snapshot.nodes, cluster.domains)
-        too_slow = falls_short(value, (request for request, _ in found.placements))
-        if too_slow:
-            refused = GroupPlace(reason=Reason.GROUP_TOO_SLOW, detail=too_slow)
-            continue
-        is_all = n_members == len(members)
-        return GroupPlace(
-            found.placements,
-            found.level,
-            found.domain,
-            value,
-            None if is_all else refused.reason,
-            "" if is_all else refused.detail,
-        )
-    return refused
+    near = Near() if group.near is None else group.near
+    n_needed = group.n_needed
+    place = GroupPlace()
+    while rest := members[len(place.plans) :]:
+        found: GroupPlace | None = None
+        for n_members in dict.fromkeys((len(rest), n_needed)):
+            tried = _try(group, place, planner.plan(rest[:n_members], near), cluster)
+            yield
+            if tried.reason is None:
+                found = tried
+                break
+            place = replace(place, reason=tried.reason, detail=tried.detail)
+        if found is None:
+            break
+        new = [plan for _, plan in found.plans[len(place.plans) :]]
+        near = replace(near, nodes=(*near.nodes, *(plan.node for plan in new)))
+        planner.cluster = cluster = cluster.without(new)
+        place, n_needed = found, 1
+    n_beside = len(near.nodes) - len(place.plans)
+    if not place.plans or (place.level and not n_beside):
+        return place
+    paths = (cluster.domains.path(node) for node in sorted({*near.nodes}))
+    level, *domain = common_domain([path for path in paths if path is not None]) or ("",)
+    return replace(place, level=level, domain="/".join(domain))
+
+
+def _try(
+    group: TrialGroup, place: GroupPlace, found: JointPlan | NoPlace, cluster: TrialCluster
+) -> GroupPlace:
+    """What is placed already, with a plan for others; or why it will not do."""
+    if isinstance(found, NoPlace):
+        return GroupPlace(reason=found.reason, detail=found.detail)
+    plans = (*place.plans, *found.placements)
+    every = (*group.bound, *(plan for _, plan in plans))
+    value = predict(every, cluster.snapshot.nodes, cluster.domains)
+    too_slow = falls_short(value, (request for request, _ in found.placements))
+    if too_slow:
+        return GroupPlace(reason=Reason.GROUP_TOO_SLOW, detail=too_slow)
+    first = not place.plans
+    return GroupPlace(plans, found.level if first else "", found.domain if first else "", value)

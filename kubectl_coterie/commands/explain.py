@@ -126,14 +126,15 @@ async def _file(given: Namespace, session: Session, output: Output) -> None:
     for one in found.pods:
         async with session.progress.step(f"explaining {one.owner}"):
             answers.append(await _posted(one, api))
+    warnings = _incomplete(list(zip(found.pods, answers, strict=True)))
+    for answer in answers:
+        if (warning := warnings.pop(_group(answer), None)) is not None:
+            answer["warnings"].append(warning)
     if output.is_data:
         output.data(answers[0] if len(answers) == 1 else {"items": answers})
         return
     blocks: list[str] = []
-    warnings = _incomplete(list(zip(found.pods, answers, strict=True)))
     for one, answer in zip(found.pods, answers, strict=True):
-        if (warning := warnings.pop(_group(answer), None)) is not None:
-            answer["warnings"].append(warning)
         lines = explanation_lines(
             answer, output.style, now_s=time.time(), is_manifest=True, has_nodes=given.nodes
         )
@@ -150,11 +151,11 @@ def _incomplete(pods: Sequence[tuple[ManifestPod, Json]]) -> dict[tuple[str, str
     wanted: dict[tuple[str, str], int] = {}
     for one, answer in pods:
         group = answer.get("group")
-        if group is None or group["size"] is None or one.n_pods is None:
+        if group is None or group["size"] is None or group["n_bound"] or one.n_pods is None:
             continue
         key = _group(answer)
         made[key] = made.get(key, 0) + one.n_pods
-        wanted[key] = max(wanted.get(key, 0), group["size"] - group["n_here"])
+        wanted[key] = max(wanted.get(key, 0), group["n_missing"])
     return {
         key: (
             f"this file makes {n_made} of the {wanted[key]:,} members that group {key[1]} lacks: "

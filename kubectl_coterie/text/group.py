@@ -77,14 +77,18 @@ def trial_group(group: Json) -> str:
     why = "" if group["reason"] is None else printable(short_group_reason(group["reason"]))
     if group["detail"]:
         why += f" ({printable(group['detail'].removeprefix(_NEVER))})"
+    members = count(n_members, "member")
+    if not n_placed and group["n_bound"]:
+        return f"{title} {group['n_bound']} run, and {members} more wait: {why}"
     if not n_placed:
         return f"{title} does not start: {why}"
-    members = count(n_members, "member")
     parts = [f"all {members} get nodes" if n_placed == n_members else f"{n_placed} of {members}"]
-    if group["level"] is not None:
-        parts[0] += f" in {printable(group['level'])} {printable(group['domain'])}"
     if group["n_bound"]:
-        parts[0] += f", beside {group['n_bound']} that run"
+        parts[0] += f" beside {group['n_bound']} that run"
+    if group["level"] is None:
+        parts.append("no network domain is known to hold all")
+    else:
+        parts[0] += f" in {printable(group['level'])} {printable(group['domain'])}"
     if group["gbytes_per_s"]:
         least = group["least_gbytes_per_s"]
         error = "" if least is None else f" (at least {rate(least)} after the stated error)"

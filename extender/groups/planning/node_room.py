@@ -19,6 +19,8 @@ from extender.placement import Rank, Refusal
 from extender.snapshot import with_free, with_masks
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from numpy.typing import NDArray
 
     from extender.placement import Rater
@@ -69,6 +71,16 @@ class NodeRoom:
                 fits[number] = self._count(request, view)
                 costs[number] = view.kind.worth * rating.remainder_cost_gpus
         return Room(fits[numbers], empty[numbers], costs[numbers])
+
+    def prepare(
+        self, request: PodRequest, snapshot: ClusterSnapshot, order: NDArray[np.int64]
+    ) -> Generator[None, None, None]:
+        """Count what `of` needs, in turns; changes no figure."""
+        occurring: list[int] = np.bincount(snapshot.state_ids[order]).nonzero()[0].tolist()
+        for number in occurring:
+            for view in (_emptied(snapshot.samples[number]), snapshot.samples[number]):
+                self._count(request, view)
+                yield
 
     def choose(self, request: PodRequest, view: NodeView) -> PodFit | Refusal | None:
         """The sets of a pod on a node, as `Rater.choose`."""

@@ -43,8 +43,9 @@ __all__ = ["Reservable", "reservable"]
 class Reservable:
     """Figures of each node of the tree of domains: `fits` now and `fits_when_empty`, int64[n].
 
-    `is_unoffered`, bool[n]: it has room, and kube-scheduler does not name it. `within` is the level
-    of which one domain must hold all.
+    `is_unoffered`, bool[n]: it has room, and kube-scheduler does not name it, or it takes no new
+    pod (cordoned, not ready), whatever room it has. `within` is the level of which one domain must
+    hold all.
     """
 
     fits: NDArray[np.int64]
@@ -78,9 +79,11 @@ def reservable(
     room = planner.node_room.of(largest, snapshot, order)
     most = most_per_node(tree, near)
     records = cluster.moment().nodes
-    closed = {name for name, node in records.items() if node.is_unschedulable}
-    closed.update(near.avoided)
-    is_able = np.array([name not in closed for name in tree.node_names], dtype=np.bool_)
+    is_able = np.array([name not in near.avoided for name in tree.node_names], dtype=np.bool_)
+    is_closed = np.array(
+        [name in records and records[name].is_unschedulable for name in tree.node_names],
+        dtype=np.bool_,
+    )
     within = required_level(largest)
     if within != ANY_DOMAIN and near.nodes:
         is_able &= inside_level(tree, within, near.nodes)
@@ -89,9 +92,9 @@ def reservable(
     empty = np.where(is_able, np.clip(left, 0, most), 0)
     is_allowed = _is_allowed(cluster, requests, records, empty > 0)
     empty = np.where(is_allowed, empty, 0)
-    fits = np.minimum(room.fits, empty)
+    fits = np.where(is_closed, 0, np.minimum(room.fits, empty))
     offers = dict.fromkeys(offer for _, offer in members)
-    is_unoffered = (fits > 0) & ~_is_offered(list(offers), snapshot.node_index, order)
+    is_unoffered = (fits > 0) & ~_is_offered(list(offers), snapshot.node_index, order) | is_closed
     return Reservable(fits, empty, is_unoffered, largest.size_gpus, within)
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from extender.groups.members.group import Stage
+from extender.groups.planning import Near
 from extender.groups.readings.journal import Journal
 from extender.groups.readings.status import GroupStatus, status_of
 
@@ -92,6 +93,15 @@ class GroupReadings:
             return 0, n_bound, 0
         size = self._counts.size(group) if group.is_sized else 0
         return group.n_watched, n_bound, size
+
+    def near(self, key: GroupKey) -> Near | None:
+        """Where members of a group run, or ran lately; None for one that has not begun."""
+        bound = self._counts.bound
+        if not bound.has_begun(key):
+            return None
+        return Near(
+            bound.nodes(key), bound.former_nodes(key), former_by_rank=bound.former_by_rank(key)
+        )
 
     def status(self, key: GroupKey) -> GroupStatus:
         """How a group stands, also one of which nothing is known."""

@@ -11,8 +11,8 @@ A reservation ends
 1. when the group is placed, gone or incomplete, or GPUs are not what it lacks: it never fits, its
    members differ, or were not bound where they had a place;
 2. when its nodes would not hold the group even if they were empty, and other nodes are chosen: a
-   node is gone, the group has grown, kube-scheduler does not name a node that has room
-   (`UNOFFERED_S`);
+   node is gone, the group has grown, kube-scheduler does not name a node that has room, or a node
+   takes no new pod (`UNOFFERED_S`);
 3. when no more members fit than before for `MOST_PATIENCES` times the patience: pods there do not
    end. Then other nodes are chosen, without those that did not come free. Where there are none, the
    group has no reservation for as long as the patience, so that others have their turn, and all
@@ -59,7 +59,7 @@ LOOK_S = 5.0
 """Between two looks at what a reservation's nodes hold."""
 UNOFFERED_S = 60.0
 """How long kube-scheduler may leave out a node that has room: it tries waiting pods again when
-others end, and a call may be older than that."""
+others end, and a call may be older than that. So long a node may be cordoned or not ready, too."""
 RETRY_S = 60.0
 """Before nodes are looked for again for a group that no domain would hold."""
 

@@ -25,7 +25,14 @@ if TYPE_CHECKING:
     from extender.what_if import Trialled, TrialledGroup
     from topology.select import Selected
 
-__all__ = ["capacity_json", "group_json", "not_considered", "placement_json", "sums_after"]
+__all__ = [
+    "capacity_json",
+    "group_json",
+    "not_considered",
+    "of_groups",
+    "placement_json",
+    "sums_after",
+]
 
 NOT_CONSIDERED: tuple[str, ...] = (
     "CPU, memory, volumes and other resources than GPUs",
@@ -34,10 +41,15 @@ NOT_CONSIDERED: tuple[str, ...] = (
     "pods that wait already, and evictions for the sake of pods with a higher priority",
 )
 OF_DRAINS = "disruption budgets, and whether a drain would leave a DaemonSet's pods in place"
-OF_GROUPS = (
-    "groups of evicted pods, and groups without a size: their members are placed one by one, each "
-    "where it fits, near the others or not"
+OF_LONE_MEMBERS = (
+    "groups without a size, or of evicted pods of which it is not known: their members are placed "
+    "one by one, each where it fits, near the others or not"
 )
+OF_OWNED = (
+    "groups that are inferred from a Job, a JobSet or a PodGroup: their members are placed one by "
+    "one too"
+)
+OF_ADDED = "where added nodes are in the network: no domain has them"
 OF_RESERVED = "that nodes are reserved for groups that have waited long"
 UNRATED = "how good the sets of some nodes are: there were too many to rate"
 
@@ -80,13 +92,13 @@ def placement_json(one: Trialled) -> Json:
 def group_json(one: TrialledGroup) -> Json:
     """Where a group goes, or why it does not start."""
     place = one.place
-    has_domain = bool(place.plans) and place.level != ANY_DOMAIN
+    has_domain = place.level not in {"", ANY_DOMAIN}
     return {
         "group": one.asked.name,
         "size": one.asked.size,
         "n_members": len(one.members),
         "n_placed": len(place.plans),
-        "n_bound": len(one.asked.bound),
+        "n_bound": one.asked.n_bound,
         "level": place.level if has_domain else None,
         "domain": place.domain if has_domain else None,
         **value_json(place.value),
@@ -182,24 +194,29 @@ def capacity_json(keys: Iterable[TallyKey], sums: Mapping[TallyKey, Sums]) -> li
     ]
 
 
-def not_considered(
-    *,
-    is_drained: bool,
-    has_lone_members: bool,
-    has_reserved: bool,
-    unknown: Iterable[str],
-    has_unrated: bool,
+def of_groups(
+    *, has_lone_members: bool, has_owned_kinds: bool, has_added: bool, has_reserved: bool
 ) -> list[str]:
-    """What is considered beside; `unknown` labels of nodes.
+    """What is not considered of groups.
 
-    `has_lone_members`: pods of groups were placed one by one; `has_reserved`: nodes are reserved.
+    `has_lone_members`: pods of groups were placed one by one. `has_owned_kinds`: groups are
+    inferred from other objects. `has_added`: groups may go to added nodes. `has_reserved`: nodes
+    are reserved.
     """
-    sentences = list(NOT_CONSIDERED)
-    if has_lone_members:
-        sentences.append(OF_GROUPS)
-    if has_reserved:
-        sentences.append(OF_RESERVED)
-    sentences += unknown_labels(unknown)
+    said = {
+        OF_LONE_MEMBERS: has_lone_members,
+        OF_OWNED: has_owned_kinds,
+        OF_ADDED: has_added,
+        OF_RESERVED: has_reserved,
+    }
+    return [sentence for sentence, is_so in said.items() if is_so]
+
+
+def not_considered(
+    *, groups: Iterable[str], is_drained: bool, unknown: Iterable[str], has_unrated: bool
+) -> list[str]:
+    """What is considered beside; `groups` is `of_groups`, `unknown` labels of nodes."""
+    sentences = [*NOT_CONSIDERED, *groups, *unknown_labels(unknown)]
     if is_drained:
         sentences.append(OF_DRAINS)
     if has_unrated:

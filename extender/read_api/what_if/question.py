@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_EVICTED", "Question", "read_question"]
 
+MAX_SHAPES = 16
+"""Different requests by members of groups: each is counted for all states of nodes."""
 MAX_EVICTED = 1024
 """Pods of the drained nodes."""
 
@@ -35,8 +37,13 @@ class Question:
     add: Sequence[tuple[str, int]]
 
 
-async def read_question(body: bytes, resources: Sequence[str]) -> Question:
-    """Read a body, for pods with these resources. Raises `QueryError`."""
+async def read_question(
+    body: bytes, resources: Sequence[str], group_kinds: Sequence[str] = ()
+) -> Question:
+    """Read a body, for pods with these resources; groups of these kinds are inferred.
+
+    Raises `QueryError`.
+    """
     try:
         asked = decode(WhatIfBody, body)
     except WireError as error:
@@ -51,10 +58,15 @@ async def read_question(body: bytes, resources: Sequence[str]) -> Question:
     n_pods = 0
     await pause()
     async for i, one in paced(enumerate(asked.pods)):
-        pod, count = read_pods(one.manifest, one.count, resources, where=f"pods.{i}")
+        pod, count = read_pods(
+            one.manifest, one.count, resources, where=f"pods.{i}", group_kinds=group_kinds
+        )
         n_pods += count
         _bound("pods", n_pods, MAX_PODS, "pods")
         pods += name_pods(pod, count)
+    requests = (one.request for one in pods)
+    shapes = {one.shape for one in requests if one is not None and one.group is not None}
+    _bound("pods", len(shapes), MAX_SHAPES, "different requests of GPUs by members of groups")
     return Question(pods, drain, [(one.machine, one.count) for one in asked.add])
 
 

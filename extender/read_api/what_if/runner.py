@@ -12,11 +12,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from extender.errors import QueryError
+from extender.protocol import OWNED_KINDS
 from extender.read_api.pacing import drive, paced, pause
 from extender.read_api.what_if.answer import (
     capacity_json,
     group_json,
     not_considered,
+    of_groups,
     placement_json,
     sums_after,
 )
@@ -44,10 +46,10 @@ if TYPE_CHECKING:
     from extender.read_api.figures import Json, SetFigures
     from extender.read_api.what_if.question import Question
     from extender.snapshot import MachineType, NodeKind, NodeView
-    from topology.annotations import Plan
 
 __all__ = ["MAX_WAITING", "WhatIfs"]
 
+OWNED = frozenset(OWNED_KINDS)
 MAX_WAITING = 8
 """What-ifs that are answered or wait for their turn."""
 MAX_KINDS = 8
@@ -80,10 +82,14 @@ class WhatIfs:
         try:
             body = await read()
             async with self._lock:
-                question = await read_question(body, self._engine.rules.resources)
+                question = await self._read(body)
                 return await self._answer(question)
         finally:
             self._n_waiting -= 1
+
+    async def _read(self, body: bytes) -> Question:
+        rules = self._engine.rules
+        return await read_question(body, rules.resources, rules.group_kinds)
 
     async def _answer(self, question: Question) -> Sequence[bytes]:
         cluster = await self._refresh()
@@ -95,11 +101,10 @@ class WhatIfs:
         trial = Trial(moment, rules, added=added, drained=question.drain)
         placements: list[bytes] = []
         groups: list[Json] = []
-        asked = gather_groups(question.pods)
-        async for one in paced((*evicted, *asked)):
+        units = gather_groups((*evicted, *question.pods))
+        async for one in paced(units):
             if isinstance(one, TrialGroup):
-                group = replace(one, bound=self._bound(one, question.drain))
-                placed = await drive(trial.place_group(group))
+                placed = await drive(trial.place_group(self._joined(one, question.drain)))
                 groups.append(group_json(placed))
                 placements.extend(
                     [_dump(placement_json(member)) async for member in paced(placed.members)]
@@ -122,15 +127,19 @@ class WhatIfs:
             "added": [{"node": view.name, "machine": view.kind.name} for view in added],
             "drained": list(question.drain),
         }
-        alone = (one.request for one in (*evicted, *asked) if isinstance(one, TrialPod))
+        alone = [one.request for one in units if isinstance(one, TrialPod)]
         tail: Json = {
             "groups": groups,
             "before": capacity_json(keys, cluster.sums),
             "after": capacity_json(keys, after),
             "not_considered": not_considered(
+                groups=of_groups(
+                    has_lone_members=any(one is not None and one.group for one in alone),
+                    has_owned_kinds=not OWNED.isdisjoint(rules.group_kinds),
+                    has_added=bool(added and groups),
+                    has_reserved=bool(self._engine.groups.reserved.all()),
+                ),
                 is_drained=bool(question.drain),
-                has_lone_members=any(one is not None and one.group is not None for one in alone),
-                has_reserved=bool(self._engine.groups.reserved.all()),
                 unknown=trial.unknown_labels,
                 has_unrated=trial.has_unrated,
             ),
@@ -164,13 +173,18 @@ class WhatIfs:
             raise QueryError(msg)
         return evicted
 
-    def _bound(self, group: TrialGroup, drained: Sequence[str]) -> tuple[Plan, ...]:
-        """The plans of the members that run already, on nodes that are left."""
+    def _joined(self, group: TrialGroup, drained: Sequence[str]) -> TrialGroup:
+        """The group with its members that run already, on nodes that are left."""
         namespace, _, name = group.name.partition("/")
-        status = self._engine.groups.readings.status((namespace, name))
-        records = (self._engine.cluster.pods.get(uid) for uid in status.bound)
+        readings, key = self._engine.groups.readings, (namespace, name)
+        near = readings.near(key)
+        if near is None:
+            return group
+        left = [node for node in near.nodes if node not in drained]
+        records = (self._engine.cluster.pods.get(uid) for uid in readings.status(key).bound)
         plans = (one.node_plan for one in records if one is not None)
-        return tuple(one for one in plans if one is not None and one.node not in drained)
+        bound = tuple(one for one in plans if one is not None and one.node not in drained)
+        return replace(group, near=replace(near, nodes=left), bound=bound)
 
     async def _added(
         self, groups: Sequence[tuple[str, int]], cluster: Cluster

@@ -178,14 +178,15 @@ def test_a_file_with_other_objects(serve, tmp_path):
     )
 
 
-def of_group(size: int | None, n_here: int = 0) -> Any:
+def of_group(size: int | None, n_missing: int, n_bound: int = 0) -> Any:
     """The group in an explanation."""
     return {
         "name": "train",
         "size": size,
-        "n_here": n_here,
-        "n_bound": 0,
-        "n_missing": 0,
+        "n_here": n_bound,
+        "n_bound": n_bound,
+        "n_missing": n_missing,
+        "first_since_s": None,
         "reason": None,
         "level": None,
         "domain": None,
@@ -195,19 +196,29 @@ def of_group(size: int | None, n_here: int = 0) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("size", "n_here", "lacking"),
-    [(5, 0, 5), (1000, 8, 992), (4, 0, 0), (5, 1, 0), (None, 0, 0)],
+    ("group", "is_warned"),
+    [
+        (of_group(5, 5), True),
+        (of_group(1000, 992), True),
+        (of_group(4, 4), False),
+        (of_group(5, 4), False),
+        (of_group(9, 6, n_bound=3), False),
+        (of_group(None, 0), False),
+    ],
 )
-def test_a_file_that_makes_too_few_members_is_warned_about(serve, size, n_here, lacking):
+def test_a_file_that_makes_too_few_members_is_warned_about(serve, group, is_warned):
     """The job would wait for ever, and nothing else compares the two figures."""
-    call = serve(explain=explanation("ml/p", group=of_group(size, n_here)))
-    shown = call("explain", "-f", str(EXAMPLES / "indexed-job-group.yaml")).stdout
+    call = serve(explain=explanation("ml/p", group=group))
+    file = str(EXAMPLES / "indexed-job-group.yaml")
     warning = (
-        f"Warning: this file makes 4 of the {lacking:,} members that group train lacks: none "
+        f"this file makes 4 of the {group['n_missing']:,} members that group train lacks: none "
         "starts before others bring the rest"
     )
-    assert (warning in shown) is bool(lacking)
-    assert shown.count("Warning") == bool(lacking)
+    shown = call("explain", "-f", file).stdout
+    assert shown.count("Warning") == is_warned
+    assert (f"Warning: {warning}" in shown) is is_warned
+    data = json.loads(call("explain", "-f", file, "-o", "json").stdout)
+    assert data["warnings"] == ([warning] if is_warned else [])
 
 
 @pytest.mark.parametrize("words", [(), ("p", "-f", "f")])

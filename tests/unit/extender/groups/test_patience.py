@@ -482,15 +482,35 @@ def test_a_node_that_takes_no_new_pod_is_not_chosen():
 
 
 def test_nodes_that_are_cordoned_later_are_replaced_by_others():
-    """As if they were gone: the pods that end there leave no room."""
+    """After a minute: the pods that end there leave no room."""
     scene = patient()
     starve(scene, "a", "b")
     assert reserved(scene) == ["n0", "n1", "n2", "n3"]
     for name in ("n0", "n1", "n2"):
         scene.gateway.handle(NodeSeen(leaf(name, "S0", is_unschedulable=True)))
+    scene.pass_s(6.0)
+    scene.woken()
+    assert reserved(scene) == ["n0", "n1", "n2", "n3"]
     scene.pass_s(60.0)
     scene.woken()
     assert reserved(scene) == ["n4", "n5", "n6", "n7"]
+    assert replay(scene.lines).difference is None
+
+
+def test_a_node_that_is_not_ready_for_some_seconds_stays_reserved():
+    """Its kubelet restarts: what came free until then would be lost, and the patience begins."""
+    scene = patient(*(leaf(f"n{i}", "S0") for i in range(4)))
+    starve(scene, "a", "b", "c", "d")
+    free(scene, "n0", "n1", "n2")
+    assert named(single(scene)) == []
+    for is_unschedulable in (True, False):
+        scene.gateway.handle(NodeSeen(leaf("n3", "S0", is_unschedulable=is_unschedulable)))
+        scene.pass_s(30.0)
+        scene.woken()
+        assert reserved(scene) == ["n0", "n1", "n2", "n3"]
+    scene.pass_s(60.0)
+    scene.woken()
+    assert reserved(scene) == ["n0", "n1", "n2", "n3"]
     assert replay(scene.lines).difference is None
 
 

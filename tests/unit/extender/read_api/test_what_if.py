@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -255,11 +256,60 @@ def test_a_group_counts_the_members_that_run(served):
     manifest = pod(8, group="train", group_size="2")
     (group,) = ask(served, pods=[{"manifest": manifest}])["groups"]
     assert (group["size"], group["n_bound"], group["n_placed"]) == (2, 1, 1)
-    drained = ask(served, drain=["dgx-1-v100-1"], pods=[{"manifest": manifest}])
+    drained = ask(served, drain=["dgx-1-v100-1"], add=[{"machine": V100, "count": 1}])
     (group,) = drained["groups"]
-    assert (group["n_bound"], group["n_placed"]) == (0, 0)
-    assert group["detail"] == "1 of 2 members are here"
-    assert drained["not_considered"][-2].startswith("groups of evicted pods, and groups without")
+    assert (group["n_members"], group["n_bound"], group["n_placed"]) == (1, 0, 1)
+    assert drained["placements"][0]["is_evicted"]
+    assert drained["not_considered"][-2].startswith("where added nodes are in the network")
+
+
+def test_a_group_is_inferred_as_filter_does():
+    """Of the kinds that the setting names; of those whose size is elsewhere it is said."""
+    labels = {"kueue.x-k8s.io/pod-group-name": "kg"}
+    manifest = pod(8)
+    manifest["metadata"]["labels"] |= labels
+    manifest["metadata"]["annotations"]["kueue.x-k8s.io/pod-group-total-count"] = "3"
+    question = [{"manifest": manifest, "count": 3}]
+    inferring = ServedReads(engine(group_kinds=("kueue", "indexed-job")))
+    answer = ask(inferring, pods=question)
+    (group,) = answer["groups"]
+    assert (group["group"], group["n_placed"]) == ("default/kueue/kg", 3)
+    assert answer["not_considered"][-1].startswith("groups that are inferred from a Job")
+    assert ask(ServedReads(engine()), pods=question)["groups"] == []
+
+
+def test_a_group_of_very_many_different_members_is_refused(served):
+    """What each would take of each node has to be counted."""
+    pods = [
+        {"manifest": pod(1 + i % 8, uid=f"x{i}", group="g", group_size="17", affinity=wish)}
+        for i, wish in enumerate(["nvlink"] * 8 + ["numa"] * 8 + ["none"])
+    ]
+    problem = refusal(served, json.dumps({"pods": pods}).encode())
+    assert problem.detail == (
+        "pods has 17 different requests of GPUs by members of groups, expected at most 16"
+    )
+    assert len(ask(served, pods=pods[:16])["placements"]) == 16
+
+
+def test_nodes_that_take_no_new_pod_are_left_out(served, monkeypatch):
+    """Cordoned ones, and those that are not ready."""
+    moment = served.engine.cluster.moment()
+    nodes = {
+        name: replace(node, is_unschedulable=name == "dgx-1-v100-1")
+        for name, node in moment.nodes.items()
+    }
+    monkeypatch.setattr(
+        type(served.engine.cluster), "moment", lambda _: replace(moment, nodes=nodes)
+    )
+    (placed,) = ask(served, pods=[{"manifest": pod(8, affinity="nvlink", policy="required")}])[
+        "placements"
+    ]
+    assert placed["node"] is None
+    assert {one["reason_label"]: one["n_nodes"] for one in placed["reasons"]} == {
+        "not_enough_free": 1,
+        "affinity_never": 1,
+        "node_unschedulable": 1,
+    }
 
 
 def test_members_of_a_group_without_a_size_are_placed_one_by_one_which_is_said(served):
@@ -268,7 +318,7 @@ def test_members_of_a_group_without_a_size_are_placed_one_by_one_which_is_said(s
     answer = ask(served, pods=[{"manifest": manifest, "count": 4}])
     assert [one["node"] is not None for one in answer["placements"]] == [True, True, False, False]
     assert answer["groups"] == []
-    assert answer["not_considered"][-1].startswith("groups of evicted pods, and groups without")
+    assert answer["not_considered"][-1].startswith("groups without a size, or of evicted pods")
     alone = ask(served, pods=[{"manifest": pod(8)}])
     assert not any("groups" in one for one in alone["not_considered"])
 

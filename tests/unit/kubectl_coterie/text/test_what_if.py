@@ -182,11 +182,15 @@ NO_ROOM = "waits for its group: no domain has room for all members"
         ),
         (
             {"level": None, "gbytes_per_s": None, "least_gbytes_per_s": None},
-            "all 2 members get nodes",
+            "all 2 members get nodes; no network domain is known to hold all",
         ),
         (
             {"n_bound": 3, "gbytes_per_s": None, "least_gbytes_per_s": None},
-            "all 2 members get nodes in leaf P1/S2, beside 3 that run",
+            "all 2 members get nodes beside 3 that run in leaf P1/S2",
+        ),
+        (
+            {"n_placed": 0, "n_bound": 3, "reason": NO_ROOM},
+            "3 run, and 2 members more wait: no domain has room for all members",
         ),
         (
             {"n_members": 3, "reason": NO_ROOM, "least_gbytes_per_s": None},
