@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from extender.protocol import PodRequest, Shape
 from extender.state import AssignmentState
 from extender.what_if.asked import TrialPod
-from topology.annotations import DEFAULT_POLICY
+from topology.annotations import DEFAULT_POLICY, GroupWish
 from topology.node_affinity import ANY_NODE
 from topology.select import ContainerRequest, ContainerRole, pod_size
 
@@ -122,6 +122,7 @@ def _evicted(
         size_gpus=pod_size(requests),
         priority=0 if plan is None else plan.priority,
         is_managed=True,
+        group=None if plan is None or plan.group is None else GroupWish(plan.group.name),
         node_affinity=ANY_NODE if affinity is None else affinity,
     )
     return TrialPod(

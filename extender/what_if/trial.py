@@ -120,9 +120,7 @@ class Trial:
         self._rater = Rater(loss_bounds=rules.loss_bounds)
         self._domains: NodeDomains | None = None
         self._planner: JointPlanner | None = None
-        self._crowding = DomainCrowding(
-            lambda: self._all_domains().tree, is_on=rules.keep_domains_whole
-        )
+        self._crowding = DomainCrowding(self._tree, is_on=rules.keep_domains_whole)
         self._budget = RatingBudget.of_work(MAX_WORK if max_work is None else max_work)
         self._snapshots: dict[str, ClusterSnapshot] = {}
         self._taken: dict[tuple[str, str], int] = {}

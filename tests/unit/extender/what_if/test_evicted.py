@@ -19,6 +19,7 @@ from tests.unit.extender.feeds import (
     whole,
     wish,
 )
+from topology.annotations import GroupWish, PlanGroup
 from topology.node_affinity import ANY_NODE, RequiredNodeAffinity
 from topology.select import ContainerRole
 
@@ -53,6 +54,16 @@ def test_a_pod_that_filter_saw_is_known_in_full():
     assert (one.request.uid, one.is_evicted) == ("", True)
     assert (one.assumed, one.is_selector_known) == ("the pod is as filter saw it last", True)
     assert one.now_gbytes_per_s == 48.0
+
+
+def test_the_group_in_a_plan_is_known_without_its_size():
+    """Such a member is placed alone, which the answer says."""
+    cluster = live(node("n1"))
+    plan = replace(plan_of("n1", *ids("n1", 0, 1)), group=PlanGroup("train", ("leaf", "S1")))
+    cluster.pods.see(facts("u1", plan))
+    (one,) = evicted(cluster)
+    assert one.request is not None
+    assert one.request.group == GroupWish("train")
 
 
 def test_a_selector_that_was_read_or_bound_here_is_known():
