@@ -91,12 +91,12 @@ def reader(control_plane, copy):
         ("my-plugin", {"registry.example/coterie/plugin:1.0"}),
         (
             "my-scheduler",
-            {"registry.example/coterie/extender:1.0", "registry.example/kube-scheduler:v1.36.3"},
+            {"registry.example/coterie/extender:1.0", "registry.k8s.io/kube-scheduler:v1.36.3"},
         ),
     ],
 )
 def test_own_kustomization_sets_the_images(binaries, copy, folder, images):
-    """All images come from where the reader says, in every container."""
+    """All images come from where the reader says; kube-scheduler's from Kubernetes itself."""
     found = {
         container["image"]
         for one in render(binaries.kubectl, own_folder(copy, folder))
