@@ -36,7 +36,13 @@ from extender.protocol import Reason
 from extender.snapshot import make_snapshot, with_free, with_masks
 from extender.state import NodeDomains
 from extender.what_if.rating_turns import rate_in_turns
-from extender.what_if.trial_group import GroupPlace, TrialCluster, plan_group, unready
+from extender.what_if.trial_group import (
+    GroupPlace,
+    TrialCluster,
+    plan_group,
+    plan_mask,
+    unready,
+)
 from topology.groups import DomainPath
 from topology.node_affinity import ANY_NODE
 
@@ -116,7 +122,11 @@ class Trial:
         self._rules = rules
         self._added = added
         self._drained = frozenset(drained)
-        self._closed = [name for name, node in moment.nodes.items() if node.is_unschedulable]
+        self._closed = [
+            name
+            for name, node in moment.nodes.items()
+            if node.is_unschedulable and name not in self._drained
+        ]
         self._rater = Rater(loss_bounds=rules.loss_bounds)
         self._domains: NodeDomains | None = None
         self._planner: JointPlanner | None = None
@@ -202,7 +212,7 @@ class Trial:
             yield
         used: dict[str, int] = {}
         for _, plan in place.plans:
-            mask = _mask(snapshot.nodes[plan.node], plan)
+            mask = plan_mask(snapshot.nodes[plan.node], plan)
             used[plan.node] = used.get(plan.node, 0) | mask
         for name, mask in used.items():
             self._take(requests[0], snapshot.nodes[name], mask)
@@ -226,7 +236,7 @@ class Trial:
         """The sets of a plan; None where devices go by count."""
         if not plan.containers:
             return None
-        fit = self._rater.choose(request, with_free(view, _mask(view, plan)))
+        fit = self._rater.choose(request, with_free(view, plan_mask(view, plan)))
         return None if isinstance(fit, Refusal) else fit
 
     def _snapshot(self, request: PodRequest) -> Generator[None, None, ClusterSnapshot]:
@@ -249,20 +259,16 @@ class Trial:
         self, request: PodRequest, snapshot: ClusterSnapshot
     ) -> Generator[None, None, tuple[NDArray[np.int64], Mapping[Reason, int]]]:
         """The nodes that are left and that the pod may have, and how many others, by reason."""
-        is_left = np.ones(len(snapshot.views), dtype=np.bool_)
-        for name in self._drained:
-            is_left[snapshot.positions[name]] = False
         key = self._moment.key(request.resource), request.node_affinity
         if key not in self._allowed:
             self._allowed[key] = yield from self._allow(request.node_affinity, snapshot)
-        is_open = is_left.copy()
-        for name in self._closed:
-            is_open[snapshot.positions[name]] = False
+        is_open = np.ones(len(snapshot.views), dtype=np.bool_)
+        is_open[[snapshot.positions[name] for name in (*self._drained, *self._closed)]] = False
         positions = (is_open & self._allowed[key]).nonzero()[0]
         yield
         excluded = {
             Reason.NODE_AFFINITY: int(is_open.sum()) - len(positions),
-            Reason.NODE_UNSCHEDULABLE: int(is_left.sum()) - int(is_open.sum()),
+            Reason.NODE_UNSCHEDULABLE: len(self._closed),
         }
         return positions, excluded
 
@@ -346,12 +352,6 @@ class _Alone:
     offer: OfferedNodes
     n_fit: int
     refused: tuple[RefusedNodes, ...]
-
-
-def _mask(view: NodeView, plan: Plan) -> int:
-    """The devices of a plan as bits."""
-    ids = set(plan.ids)
-    return sum(1 << i for i, one in enumerate(view.ids) if one in ids)
 
 
 def _with_added(snapshot: ClusterSnapshot, added: Sequence[NodeView]) -> ClusterSnapshot:

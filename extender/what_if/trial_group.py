@@ -27,7 +27,15 @@ if TYPE_CHECKING:
     from topology.annotations import Plan
     from topology.groups import GroupValue
 
-__all__ = ["GroupPlace", "TrialCluster", "TrialGroup", "gather_groups", "plan_group", "unready"]
+__all__ = [
+    "GroupPlace",
+    "TrialCluster",
+    "TrialGroup",
+    "gather_groups",
+    "plan_group",
+    "plan_mask",
+    "unready",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +90,15 @@ class TrialCluster:
 
     def without(self, plans: Sequence[Plan]) -> TrialCluster:
         """The nodes when the devices of these plans are taken."""
-        used: dict[str, set[str]] = {}
+        views: dict[str, NodeView] = {}
         for plan in plans:
-            used.setdefault(plan.node, set()).update(plan.ids)
-        views: list[NodeView] = []
-        for name, taken in used.items():
-            view = self.snapshot.nodes[name]
-            left = sum(1 << i for i, one in enumerate(view.ids) if one not in taken)
-            views.append(with_masks(view, free=view.free & left, reserved=view.reserved & left))
-        return replace(self, snapshot=self.snapshot.with_views(views, self.snapshot.generation))
+            view = views.get(plan.node, self.snapshot.nodes[plan.node])
+            left = ~plan_mask(view, plan)
+            views[plan.node] = with_masks(
+                view, free=view.free & left, reserved=view.reserved & left
+            )
+        snapshot = self.snapshot.with_views(list(views.values()), self.snapshot.generation)
+        return replace(self, snapshot=snapshot)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +116,12 @@ class GroupPlace:
     value: GroupValue | None = None
     reason: Reason | None = None
     detail: str = ""
+
+
+def plan_mask(view: NodeView, plan: Plan) -> int:
+    """The devices of a plan on its node as bits."""
+    ids = set(plan.ids)
+    return sum(1 << i for i, one in enumerate(view.ids) if one in ids)
 
 
 def gather_groups(pods: Sequence[TrialPod]) -> list[TrialPod | TrialGroup]:

@@ -20,7 +20,6 @@ __all__ = [
     "group_limit",
     "group_lines",
     "group_reason",
-    "short_group_reason",
     "trial_group",
     "waits_for_others",
 ]
@@ -58,13 +57,13 @@ def group_reason(group: Json) -> str | None:
     n_missing, reason = group["n_missing"], group["reason"]
     if n_missing:
         return f"{count(n_missing, 'member')} {'is' if n_missing == 1 else 'are'} missing"
-    return None if reason is None else short_group_reason(reason)
+    return None if reason is None else _short(reason)
 
 
-def short_group_reason(reason: str) -> str:
+def _short(reason: str) -> str:
     """A reason of members without what most begin with.
 
-    >>> short_group_reason("waits for its group: no domain has room for all members")
+    >>> _short("waits for its group: no domain has room for all members")
     'no domain has room for all members'
     """
     return reason.removeprefix(_WAITS)
@@ -74,7 +73,7 @@ def trial_group(group: Json) -> str:
     """Whether a group of a what-if starts, where and how fast, or why not; a line."""
     title = f"Group {printable(group['group'])}:"
     n_members, n_placed = group["n_members"], group["n_placed"]
-    why = "" if group["reason"] is None else printable(short_group_reason(group["reason"]))
+    why = "" if group["reason"] is None else printable(_short(group["reason"]))
     if group["detail"]:
         why += f" ({printable(group['detail'].removeprefix(_NEVER))})"
     members = count(n_members, "member")

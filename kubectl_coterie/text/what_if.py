@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kubectl_coterie.terminal import Column, Table
-from kubectl_coterie.text.group import short_group_reason, trial_group
+from kubectl_coterie.text.group import trial_group
 from kubectl_coterie.text.words import count, gpu_set, percent, rate, short_reason
 from topology.printable import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from kubectl_coterie.terminal import Style
     from kubectl_coterie.text.words import Json
@@ -26,8 +27,7 @@ def what_if_lines(answer: Json, style: Style) -> list[str]:
     lines = _changes(answer)
     placements = answer["placements"]
     if placements:
-        has_evicted = any(one["is_evicted"] for one in placements)
-        table = _pods(style, has_evicted=has_evicted)
+        table = _pods(answer, style)
         groups = [trial_group(one) for one in answer.get("groups", ())]
         lines += [_sentence(answer), *groups, "", *table.lines(placements)]
     pairs = list(zip(answer["before"], answer["after"], strict=True))
@@ -70,8 +70,14 @@ def _sentence(answer: Json) -> str:
     return f"{sentence}; {count(n_open, 'pod')} {verb} a node if {its} selector allows it"
 
 
-def _pods(style: Style, *, has_evicted: bool) -> Table[Json]:
+def _pods(answer: Json, style: Style) -> Table[Json]:
     """A table of placements; what evicted pods have now is a column where there are any."""
+    has_evicted = any(one["is_evicted"] for one in answer["placements"])
+    of_groups = {
+        one["group"]: short_reason(one["reason_label"], one["reason"])
+        for one in answer.get("groups", ())
+        if one["reason"] is not None
+    }
 
     def of_share(one: Json, text: str) -> str:
         return style.share(text, one["share"])
@@ -86,7 +92,11 @@ def _pods(style: Style, *, has_evicted: bool) -> Table[Json]:
             *((now,) if has_evicted else ()),
             Column("GB/S", lambda one: _rate(one["gbytes_per_s"]), paint=of_share),
             Column("SHARE", _share, paint=of_share),
-            Column("REASON", _reason, paint=lambda _, text: style.paint(text, "yellow")),
+            Column(
+                "REASON",
+                partial(_reason, of_groups=of_groups),
+                paint=lambda _, text: style.paint(text, "yellow"),
+            ),
         )
     )
 
@@ -110,15 +120,15 @@ def _share(one: Json) -> str | None:
     return None if one["share"] is None else percent(one["share"])
 
 
-def _reason(one: Json) -> str:
+def _reason(one: Json, *, of_groups: Mapping[str, str]) -> str:
     """Why a pod finds no node, with the number of nodes; else whether it was evicted.
 
     A member of a group waits for the others, whatever nodes it would have alone.
     """
     if one["node"] is not None:
         return "evicted by the drain" if one["is_evicted"] else ""
-    if one.get("group") is not None:
-        return short_group_reason(one["reason"])
+    if one.get("group") in of_groups:
+        return of_groups[one["group"]]
     groups = [
         f"{short_reason(group['reason_label'], group['reason'])} ({group['n_nodes']:,})"
         for group in one["reasons"]

@@ -8,8 +8,6 @@ from extender.groups.planning.joint_plan import (
     JointPlanner,
     Near,
     NoPlace,
-    PlannedCluster,
-    required_level,
     seen_by_all,
 )
 from extender.groups.planning.offered_nodes import OfferedNodes
@@ -22,11 +20,9 @@ __all__ = [
     "Near",
     "NoPlace",
     "OfferedNodes",
-    "PlannedCluster",
     "Reservable",
     "common_domain",
     "inside_level",
-    "required_level",
     "reservable",
     "seen_by_all",
     "surroundings",

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from extender.groups.members.group import Stage
-from extender.groups.planning import Near
+from extender.groups.near_members import near_bound_members
 from extender.groups.readings.journal import Journal
 from extender.groups.readings.status import GroupStatus, status_of
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from extender.groups.claims import Claims
     from extender.groups.members.group import Group, GroupKey
     from extender.groups.members.member_counts import MemberCounts
+    from extender.groups.planning import Near
     from extender.groups.readings.journal import GroupOutcome
     from extender.groups.reservation.reserved_nodes import Reservation, ReservedNodes
     from extender.protocol import PodRequest
@@ -97,11 +98,7 @@ class GroupReadings:
     def near(self, key: GroupKey) -> Near | None:
         """Where members of a group run, or ran lately; None for one that has not begun."""
         bound = self._counts.bound
-        if not bound.has_begun(key):
-            return None
-        return Near(
-            bound.nodes(key), bound.former_nodes(key), former_by_rank=bound.former_by_rank(key)
-        )
+        return near_bound_members(key, bound) if bound.has_begun(key) else None
 
     def status(self, key: GroupKey) -> GroupStatus:
         """How a group stands, also one of which nothing is known."""

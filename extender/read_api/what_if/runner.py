@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_WAITING", "WhatIfs"]
 
-OWNED = frozenset(OWNED_KINDS)
 MAX_WAITING = 8
 """What-ifs that are answered or wait for their turn."""
 MAX_KINDS = 8
@@ -135,7 +134,7 @@ class WhatIfs:
             "not_considered": not_considered(
                 groups=of_groups(
                     has_lone_members=any(one is not None and one.group for one in alone),
-                    has_owned_kinds=not OWNED.isdisjoint(rules.group_kinds),
+                    has_owned_kinds=not set(OWNED_KINDS).isdisjoint(rules.group_kinds),
                     has_added=bool(added and groups),
                     has_reserved=bool(self._engine.groups.reserved.all()),
                 ),

@@ -230,5 +230,6 @@ def test_a_member_has_the_reason_of_its_group():
     reasons = [{"reason": "x", "reason_label": "not_enough_free", "n_nodes": 3}]
     lost: dict[str, Any] = {"node": None, "containers": [], "gbytes_per_s": None, "share": None}
     member = placement("ml/a", group="ml/train", reason=NO_ROOM, reasons=reasons, **lost)
-    lines = what_if_lines(answer(member), PLAIN)
-    assert lines[-1].endswith("no domain has room for all members")
+    waits = group(n_placed=0, reason=NO_ROOM, reason_label="group_no_room")
+    lines = what_if_lines(answer(member, groups=[waits]), PLAIN)
+    assert lines[-1].endswith("   no room for its group")
