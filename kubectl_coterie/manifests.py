@@ -14,8 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 from kube.documents import as_json, read_yaml_documents
 from kube.errors import DocumentError, Unreadable
-from kube.objects import KINDS, as_object, object_at, objects_at, pods_of, text_at
+from kube.objects import (
+    KINDS,
+    as_object,
+    object_at,
+    objects_at,
+    one_by_one,
+    pods_of,
+    text_at,
+    texts_at,
+)
 from kubectl_coterie.errors import CliError
+from topology.annotations.pod_keys import GROUP_SIZE
 from topology.errors import file_fault, quote
 
 if TYPE_CHECKING:
@@ -30,12 +40,14 @@ __all__ = ["ManifestPod", "PodFile", "read_pods"]
 class ManifestPod:
     """A pod that a manifest creates, as JSON; `owner` names the manifest, and its template.
 
-    `n_pods` None: one on each node.
+    `n_pods` None: one on each node. `one_by_one` says what makes the controller create its pods one
+    after the other; empty where it does not.
     """
 
     owner: str
     pod: dict[str, Any]
     n_pods: int | None
+    one_by_one: str = ""
 
     @property
     def has_devices(self) -> bool:
@@ -52,6 +64,21 @@ class ManifestPod:
         except Unreadable as error:
             msg = f"{self.owner}: {error}"
             raise CliError(msg) from error
+
+    @property
+    def group_size(self) -> str | None:
+        """The annotation that says how many pods with GPUs its group has; None without."""
+        return texts_at(object_at(self.pod, "metadata"), "annotations").get(GROUP_SIZE)
+
+    @property
+    def warning(self) -> str | None:
+        """That a group with a size may never be complete, where pods wait for the one before."""
+        if not self.one_by_one or self.group_size in {None, "1"}:
+            return None
+        return (
+            f"annotation {GROUP_SIZE} is {quote(self.group_size)}, and {self.owner} creates its "
+            f"pods one after the other ({self.one_by_one}): the group may never be complete"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +154,7 @@ def _pod(manifest: Mapping[str, object], template: PodTemplate) -> ManifestPod:
         pod: dict[str, Any] = json.loads(as_json(template.pod))
     except DocumentError as error:
         raise Unreadable(str(error)) from error
-    return ManifestPod(owner, pod, template.n_pods)
+    return ManifestPod(owner, pod, template.n_pods, one_by_one(manifest))
 
 
 def _name(manifest: Mapping[str, object]) -> str:

@@ -5,7 +5,7 @@ Decides from the state and from what filter was called with; reads no clock and 
 
 from extender.groups.bandwidth import falls_short, predict, value_json
 from extender.groups.groups import Groups
-from extender.groups.members.group import GroupKey
+from extender.groups.members.group import GroupKey, difference
 from extender.groups.near_bound import NearBound
 from extender.groups.planning import OfferedNodes
 from extender.groups.pod_group_cycle import PodGroups
@@ -23,6 +23,7 @@ __all__ = [
     "PodGroups",
     "Reservation",
     "ReservedNodes",
+    "difference",
     "falls_short",
     "predict",
     "value_json",

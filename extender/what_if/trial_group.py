@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from extender.groups import falls_short, predict
+from extender.groups import difference, falls_short, predict
 from extender.groups.planning import JointPlan, Near, NoPlace, common_domain
 from extender.protocol import Reason
 from extender.snapshot import with_masks
@@ -71,10 +71,18 @@ class TrialGroup:
     def n_needed(self) -> int:
         """How many of the members must get nodes at once.
 
-        No more than there are where some ran already: the others may have ended since.
+        No more than there are where some ran already, since the others may have ended, or where the
+        size counts pods without GPUs, which those that are missing may be.
         """
         n_needed = self.size - self.n_bound
-        return max(n_needed if self.near is None else min(n_needed, len(self.pods)), 1)
+        has_all = self.near is not None or self.counts_all
+        return max(min(n_needed, len(self.pods)) if has_all else n_needed, 1)
+
+    @property
+    def counts_all(self) -> bool:
+        """Whether the size counts members without GPUs, as keys of other projects do."""
+        wishes = (one.group for one in self.requests)
+        return any(wish is not None and wish.counts_all for wish in wishes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -153,7 +161,7 @@ def unready(group: TrialGroup) -> GroupPlace | None:
     """Why a group is not planned: members are missing, or differ; None where it is."""
     requests = group.requests
     if len({(one.group, one.resource) for one in requests}) > 1:
-        return GroupPlace(reason=Reason.GROUP_DIFFERS)
+        return GroupPlace(reason=Reason.GROUP_DIFFERS, detail=difference(requests))
     if len(requests) < group.n_needed:
         n_here = len(requests) + group.n_bound
         return GroupPlace(

@@ -22,7 +22,13 @@ from kube.objects.fields import (
     texts_at,
     whole_at,
 )
-from kube.objects.gangs import Gang, read_job_gang, read_job_set_gang, read_pod_group_gang
+from kube.objects.gangs import (
+    Gang,
+    one_by_one,
+    read_job_gang,
+    read_job_set_gang,
+    read_pod_group_gang,
+)
 from kube.objects.leases import Lease, read_lease, write_lease
 from kube.objects.manifests import TEMPLATES, pod_count, pod_of
 from kube.objects.objects import (
@@ -65,6 +71,7 @@ __all__ = [
     "needed_at",
     "object_at",
     "objects_at",
+    "one_by_one",
     "parse_object",
     "parse_whole",
     "pod_count",

@@ -5,7 +5,8 @@ pods are none. A Job is one where Kubernetes' own controller takes it for one (1
 pkg/controller/job/util/utils.go, IsGangSchedulingCandidate). Pods that have ended well, and indexes
 that have failed for good, are not created again and do not count. A JobSet counts the pods with
 devices of our resources (api/jobset/v1alpha2/jobset_types.go, jobset@0336a8f); one that creates its
-pods one after the other is no gang. It makes no request and knows no pod.
+pods one after the other is no gang, which `one_by_one` also says of a manifest. It makes no request
+and knows no pod.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from kube.objects.manifests import pod_count
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-__all__ = ["Gang", "read_job_gang", "read_job_set_gang", "read_pod_group_gang"]
+__all__ = ["Gang", "one_by_one", "read_job_gang", "read_job_set_gang", "read_pod_group_gang"]
 
 _EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 _NODE_SELECTOR = "alpha.jobset.sigs.k8s.io/node-selector"
@@ -79,6 +80,22 @@ def read_job_set_gang(content: Mapping[str, object], resources: Collection[str])
         n_all += n_jobs * n_pods
         n_open += max(n_jobs - n_over.get(text_at(one, "name"), 0), 0) * n_pods
     return Gang(uid, max(n_open, 1) if n_all > 1 else None)
+
+
+def one_by_one(manifest: Mapping[str, object]) -> str:
+    """What makes a controller create its pods one after the other; empty where it does not.
+
+    Of a StatefulSet (apps/v1), a LeaderWorkerSet (leaderworkerset.x-k8s.io/v1) and a JobSet. Raises
+    `Unreadable`.
+    """
+    kind, spec = text_at(manifest, "kind"), object_at(manifest, "spec")
+    if kind == "StatefulSet" and text_at(spec, "podManagementPolicy") != "Parallel":
+        return "spec.podManagementPolicy is not Parallel"
+    if kind == "LeaderWorkerSet" and text_at(spec, "startupPolicy") == "LeaderReady":
+        return "spec.startupPolicy is LeaderReady"
+    if kind == "JobSet":
+        return _one_by_one(object_at(manifest, "metadata"), spec)
+    return ""
 
 
 def read_pod_group_gang(content: Mapping[str, object]) -> Gang:

@@ -44,14 +44,18 @@ class Change:
 
 
 class ReadApiClient:
-    """The read API at `url`. `fault` gives why the way there failed, where that is known."""
+    """The read API at `url`. `fault` gives why the way there failed, where that is known.
+
+    `hint` is what to do where nothing answers.
+    """
 
     def __init__(
-        self, url: str, *, timeout_s: float, fault: Callable[[], object] = lambda: None
+        self, url: str, *, timeout_s: float, hint: str, fault: Callable[[], object] = lambda: None
     ) -> None:
         self.url = url.rstrip("/")
         self._timeout = aiohttp.ClientTimeout(total=timeout_s)
         self._fault = fault
+        self._hint = hint
         self._http: aiohttp.ClientSession
 
     async def __aenter__(self) -> Self:
@@ -158,13 +162,18 @@ class ReadApiClient:
     def _lost(self, path: str, error: Exception) -> CliError:
         cause = self._fault() or _cause(error)
         return CliError(
-            f"the extender did not answer to {path}: {printable(str(cause))}; "
-            "`kubectl coterie check` looks at its pods"
+            f"the extender did not answer to {path}: {printable(str(cause))}; {self._hint}"
         )
 
 
 def _cause(error: Exception) -> str:
     """What went wrong; of a connection the system's own words, which are those to search for."""
+    if isinstance(error, aiohttp.InvalidURL):
+        return f"{error} is no URL, expected http://host:port"
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return f"no address is known of {error.host}"
+    if isinstance(error, aiohttp.ClientSSLError):
+        return f"no TLS at {error.host}:{error.port}: http:// in the place of https://?"
     if isinstance(error, aiohttp.ClientConnectorError) and error.errno is not None:
         return f"{error.host}:{error.port}: {os.strerror(error.errno).lower()}"
     return str(error) or type(error).__name__

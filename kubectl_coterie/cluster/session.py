@@ -129,6 +129,9 @@ class Session:
         client = ReadApiClient(
             _PAGE.sub(r"\1", url),
             timeout_s=self.options.request_timeout_s,
+            hint="is --extender-url right?"
+            if forward is None
+            else "`kubectl coterie check` looks at its pods",
             fault=lambda: forward and forward.fault,
         )
         return await self._stack.enter_async_context(client)

@@ -126,8 +126,10 @@ async def _file(given: Namespace, session: Session, output: Output) -> None:
     for one in found.pods:
         async with session.progress.step(f"explaining {one.owner}"):
             answers.append(await _posted(one, api))
-    warnings = _incomplete(list(zip(found.pods, answers, strict=True)))
-    for answer in answers:
+    warnings = _group_warnings(list(zip(found.pods, answers, strict=True)))
+    for one, answer in zip(found.pods, answers, strict=True):
+        if one.warning is not None:
+            answer["warnings"].append(one.warning)
         if (warning := warnings.pop(_group(answer), None)) is not None:
             answer["warnings"].append(warning)
     if output.is_data:
@@ -145,24 +147,35 @@ async def _file(given: Namespace, session: Session, output: Output) -> None:
     output.print("\n\n".join(blocks))
 
 
-def _incomplete(pods: Sequence[tuple[ManifestPod, Json]]) -> dict[tuple[str, str], str]:
-    """A warning for each group of which the file makes too few members; by namespace and name."""
+def _group_warnings(pods: Sequence[tuple[ManifestPod, Json]]) -> dict[tuple[str, str], str]:
+    """What keeps groups of a file from starting, by namespace and name.
+
+    It makes too few members, or these state different sizes.
+    """
     made: dict[tuple[str, str], int] = {}
     wanted: dict[tuple[str, str], int] = {}
+    stated: dict[tuple[str, str], set[str]] = {}
     for one, answer in pods:
         group = answer.get("group")
-        if group is None or group["size"] is None or group["n_bound"] or one.n_pods is None:
-            continue
+        if group is None or group["n_bound"] or one.n_pods is None or one.group_size is None:
+            continue  # sizes of other projects count pods without GPUs too
         key = _group(answer)
+        stated.setdefault(key, set()).add(one.group_size)
         made[key] = made.get(key, 0) + one.n_pods
         wanted[key] = max(wanted.get(key, 0), group["n_missing"])
-    return {
+    differ = {
+        key: f"pods of this file state different sizes of group {key[1]}, so that none starts: "
+        + " and ".join(sorted(sizes))
+        for key, sizes in stated.items()
+        if len(sizes) > 1
+    }
+    return differ | {
         key: (
             f"this file makes {n_made} of the {wanted[key]:,} members that group {key[1]} lacks: "
             "none starts before others bring the rest"
         )
         for key, n_made in made.items()
-        if n_made < wanted[key]
+        if n_made < wanted[key] and key not in differ
     }
 
 

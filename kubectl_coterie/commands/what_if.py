@@ -72,6 +72,8 @@ async def _pods(given: Namespace, session: Session) -> list[dict[str, Any]]:
         raise CliError(msg)
     pods: list[dict[str, Any]] = []
     for one in wanted:
+        if one.warning is not None:
+            sys.stderr.write(f"Warning: {printable(one.warning)}\n")
         n_pods = one.n_pods if given.replicas is None else given.replicas
         if n_pods is None:
             msg = f"{one.owner} has a pod on each node: say how many with --replicas"

@@ -73,15 +73,17 @@ def trial_group(group: Json) -> str:
     """Whether a group of a what-if starts, where and how fast, or why not; a line."""
     title = f"Group {printable(group['group'])}:"
     n_members, n_placed = group["n_members"], group["n_placed"]
-    why = "" if group["reason"] is None else printable(_short(group["reason"]))
-    if group["detail"]:
-        why += f" ({printable(group['detail'].removeprefix(_NEVER))})"
+    why, detail = "", printable(group["detail"].removeprefix(_NEVER))
+    if group["reason"] is not None:
+        why = printable(_short(group["reason"])) + (f" ({detail})" if detail else "")
     members = count(n_members, "member")
     if not n_placed and group["n_bound"]:
         return f"{title} {group['n_bound']} run, and {members} more wait: {why}"
     if not n_placed:
         return f"{title} does not start: {why}"
-    parts = [f"all {members} get nodes" if n_placed == n_members else f"{n_placed} of {members}"]
+    parts = [f"{n_placed} of {members}"]
+    if n_placed == n_members:
+        parts = ["the member gets a node" if n_members == 1 else f"all {members} get nodes"]
     if group["n_bound"]:
         parts[0] += f" beside {group['n_bound']} that run"
     if group["level"] is None:
@@ -92,6 +94,9 @@ def trial_group(group: Json) -> str:
         least = group["least_gbytes_per_s"]
         error = "" if least is None else f" (at least {rate(least)} after the stated error)"
         parts.append(f"{rate(group['gbytes_per_s'])} predicted over all{error}")
+    else:
+        cause = f", since {detail}" if detail and not why else ""
+        parts.append(f"what it reaches over all is not known{cause}")
     if why:
         parts.append(f"the others wait: {why}")
     return f"{title} {'; '.join(parts)}"

@@ -46,15 +46,18 @@ class Parser(argparse.ArgumentParser):
         if has_help:
             self.add_argument("-h", "--help", action="help", help="Show this help and exit.")
 
-    def parse_known_args(  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride] - as argparse calls it
+    def parse_args(  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride] - as programs call it
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
-    ) -> tuple[argparse.Namespace, list[str]]:
-        """Parse; what a command does not know is an error of the command, not of the program."""
+    ) -> argparse.Namespace:
+        """Parse; of what a command does not know its own help is named, not the program's."""
         given = argparse.Namespace() if namespace is None else namespace
-        unknown = super().parse_known_args(args, given)[1]
-        if unknown and " " in self.prog:
-            self.error(f"unrecognized arguments: {' '.join(unknown)}")
-        return given, unknown
+        unknown = self.parse_known_args(args, given)[1]
+        if unknown:
+            prog = " ".join(filter(None, (self.prog, getattr(given, "command", None))))
+            self.exit(
+                2, f"error: unrecognized arguments: {' '.join(unknown)} (see {prog} --help)\n"
+            )
+        return given
 
     def error(self, message: str) -> NoReturn:
         """End with exit code 2 and one sentence."""

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, TypeAlias
 from extender.protocol import Reason
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from extender.groups.planning import OfferedNodes
     from extender.protocol import PodRequest
     from topology.annotations import Plan
     from topology.groups import GroupValue
 
-__all__ = ["NO_PLACE", "NO_ROOM", "Group", "GroupKey", "Member", "Stage"]
+__all__ = ["NO_PLACE", "NO_ROOM", "Group", "GroupKey", "Member", "Stage", "difference"]
 
 GroupKey: TypeAlias = "tuple[str, str]"
 """Namespace and name."""
@@ -136,16 +138,7 @@ class Group:
     @property
     def difference(self) -> str:
         """What the first member states and another states otherwise; empty where they agree."""
-        first, *others = self.counted
-        said = _statement(first.request)
-        for other in others:
-            says = _statement(other.request)
-            differs = [key for key in said if said[key] != says[key]]
-            if differs:
-                of_first = " and ".join(f"{key} {said[key]}" for key in differs)
-                of_other = " and ".join(f"{key} {says[key]}" for key in differs)
-                return f"{first.request.name} states {of_first}, {other.request.name} {of_other}"
-        return ""
+        return difference([one.request for one in self.counted])
 
     @property
     def counted(self) -> list[Member]:
@@ -239,6 +232,20 @@ class Group:
     def at(self, *stages: Stage) -> list[Member]:
         """The members at these stages, in the order in which they came."""
         return [one for one in self.members.values() if one.stage in stages]
+
+
+def difference(requests: Sequence[PodRequest]) -> str:
+    """What the first of these members states and another states otherwise; empty: they agree."""
+    first, *others = requests
+    said = _statement(first)
+    for other in others:
+        says = _statement(other)
+        differs = [key for key in said if said[key] != says[key]]
+        if differs:
+            of_first = " and ".join(f"{key} {said[key]}" for key in differs)
+            of_other = " and ".join(f"{key} {says[key]}" for key in differs)
+            return f"{first.name} states {of_first}, {other.name} {of_other}"
+    return ""
 
 
 def _statement(request: PodRequest) -> dict[str, str]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from extender.read_api.figures import Json, SetFigures
     from extender.snapshot import NodeView
     from extender.what_if import Trialled, TrialledGroup
+    from topology.groups import GroupValue
     from topology.select import Selected
 
 __all__ = [
@@ -45,9 +46,17 @@ OF_LONE_MEMBERS = (
     "groups without a size, or of evicted pods of which it is not known: their members are placed "
     "one by one, each where it fits, near the others or not"
 )
-OF_OWNED = (
-    "groups that are inferred from a Job, a JobSet or a PodGroup: their members are placed one by "
-    "one too"
+OF_CONTROLLERS = (
+    "groups that are inferred from what a controller writes on its pods, or from another object "
+    "(Job, JobSet, LeaderWorkerSet, PodGroup): their members are placed one by one too"
+)
+OF_OTHERS = (
+    "how many members of a group have no GPUs, where its size counts them: those that are missing "
+    "here are taken for such"
+)
+OF_ARRIVAL = (
+    "that members of a group that runs, and those beyond its size, may come one after the other: "
+    "here all come together"
 )
 OF_ADDED = "where added nodes are in the network: no domain has them"
 OF_RESERVED = "that nodes are reserved for groups that have waited long"
@@ -104,8 +113,13 @@ def group_json(one: TrialledGroup) -> Json:
         **value_json(place.value),
         "reason": None if place.reason is None else place.reason.value,
         "reason_label": None if place.reason is None else place.reason.label,
-        "detail": place.detail,
+        "detail": place.detail or _unknown(place.value),
     }
+
+
+def _unknown(value: GroupValue | None) -> str:
+    """Why no bandwidth is predicted; empty where one is, or no node's machine is known."""
+    return "" if value is None or value.reason is None else value.reason.value
 
 
 def _set_json(view: NodeView, selected: Selected) -> Json:
@@ -195,18 +209,30 @@ def capacity_json(keys: Iterable[TallyKey], sums: Mapping[TallyKey, Sums]) -> li
 
 
 def of_groups(
-    *, has_lone_members: bool, has_owned_kinds: bool, has_added: bool, has_reserved: bool
+    placed: Sequence[TrialledGroup],
+    *,
+    has_lone_members: bool,
+    has_controllers: bool,
+    has_added: bool,
+    has_reserved: bool,
 ) -> list[str]:
-    """What is not considered of groups.
+    """What is not considered of groups; `placed` are those that were placed as a whole.
 
-    `has_lone_members`: pods of groups were placed one by one. `has_owned_kinds`: groups are
-    inferred from other objects. `has_added`: groups may go to added nodes. `has_reserved`: nodes
+    `has_lone_members`: pods of groups were placed one by one. `has_controllers`: groups are
+    inferred from what manifests do not have. `has_added`: nodes were added. `has_reserved`: nodes
     are reserved.
     """
+    is_any_late = any(len(one.members) > one.asked.n_needed or one.asked.near for one in placed)
+    has_others = any(
+        one.asked.counts_all and len(one.members) + one.asked.n_bound < one.asked.size
+        for one in placed
+    )
     said = {
+        OF_OTHERS: has_others,
+        OF_ARRIVAL: is_any_late,
         OF_LONE_MEMBERS: has_lone_members,
-        OF_OWNED: has_owned_kinds,
-        OF_ADDED: has_added,
+        OF_CONTROLLERS: has_controllers,
+        OF_ADDED: has_added and bool(placed),
         OF_RESERVED: has_reserved,
     }
     return [sentence for sentence, is_so in said.items() if is_so]

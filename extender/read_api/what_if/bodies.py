@@ -115,7 +115,8 @@ class TrialGroupBody(ReadBody):
 
     `n_members` are in the question, `n_placed` of them have a node, `n_bound` others run already.
     `level` and `domain` are those that hold all, null where none does. The figures are predicted
-    for all, null where they are unknown. `reason` is null where all members have a node.
+    for all, null where they are unknown. `reason` is null where all members have a node; `detail`
+    then says why a figure is unknown.
     """
 
     group: str

@@ -46,9 +46,12 @@ if TYPE_CHECKING:
     from extender.read_api.figures import Json, SetFigures
     from extender.read_api.what_if.question import Question
     from extender.snapshot import MachineType, NodeKind, NodeView
+    from extender.what_if import TrialledGroup
 
 __all__ = ["MAX_WAITING", "WhatIfs"]
 
+CONTROLLERS_KINDS = frozenset({*OWNED_KINDS, "leaderworkerset"})
+"""Kinds whose groups are not in manifests: of what a controller writes, or of another object."""
 MAX_WAITING = 8
 """What-ifs that are answered or wait for their turn."""
 MAX_KINDS = 8
@@ -99,12 +102,12 @@ class WhatIfs:
         await pause()
         trial = Trial(moment, rules, added=added, drained=question.drain)
         placements: list[bytes] = []
-        groups: list[Json] = []
+        groups: list[TrialledGroup] = []
         units = gather_groups((*evicted, *question.pods))
         async for one in paced(units):
             if isinstance(one, TrialGroup):
                 placed = await drive(trial.place_group(self._joined(one, question.drain)))
-                groups.append(group_json(placed))
+                groups.append(placed)
                 placements.extend(
                     [_dump(placement_json(member)) async for member in paced(placed.members)]
                 )
@@ -128,14 +131,15 @@ class WhatIfs:
         }
         alone = [one.request for one in units if isinstance(one, TrialPod)]
         tail: Json = {
-            "groups": groups,
+            "groups": [group_json(one) for one in groups],
             "before": capacity_json(keys, cluster.sums),
             "after": capacity_json(keys, after),
             "not_considered": not_considered(
                 groups=of_groups(
+                    groups,
                     has_lone_members=any(one is not None and one.group for one in alone),
-                    has_owned_kinds=not set(OWNED_KINDS).isdisjoint(rules.group_kinds),
-                    has_added=bool(added and groups),
+                    has_controllers=not CONTROLLERS_KINDS.isdisjoint(rules.group_kinds),
+                    has_added=bool(added),
                     has_reserved=bool(self._engine.groups.reserved.all()),
                 ),
                 is_drained=bool(question.drain),

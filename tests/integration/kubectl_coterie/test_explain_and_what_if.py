@@ -221,6 +221,45 @@ def test_a_file_that_makes_too_few_members_is_warned_about(serve, group, is_warn
     assert data["warnings"] == ([warning] if is_warned else [])
 
 
+def test_a_file_whose_pods_state_different_sizes_is_warned_about(serve, tmp_path):
+    """Of a group that never starts."""
+    text = (EXAMPLES / "pytorchjob-group.yaml").read_text()
+    file = tmp_path / "f.yaml"
+    file.write_text(text.replace('group-size: "4"', 'group-size: "3"', 1))
+    call = serve(explain=explanation("ml/p", group=of_group(3, 3)))
+    warning = "pods of this file state different sizes of group train, so that none starts: 3 and 4"
+    assert call("explain", "-f", str(file)).stdout.count(f"Warning: {warning}") == 1
+
+
+STATEFUL = """
+kind: StatefulSet
+metadata: {name: s}
+spec:
+  replicas: 4
+  template:
+    metadata: {annotations: {coterie.gpu/group: g, coterie.gpu/group-size: "4"}}
+    spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: 8}}}]}
+"""
+
+
+def test_a_controller_that_creates_pods_one_by_one_is_warned_about(serve, tmp_path):
+    """In both commands, and in data: the group waits for members that never come."""
+    file = tmp_path / "f.yaml"
+    file.write_text(STATEFUL)
+    call = serve(explain=posted_name, **{"what-if": ANSWER})
+    warning = (
+        "annotation coterie.gpu/group-size is '4', and StatefulSet s creates its pods one after "
+        "the other (spec.podManagementPolicy is not Parallel): the group may never be complete"
+    )
+    assert f"Warning: {warning}" in call("explain", "-f", str(file)).stdout
+    assert json.loads(call("explain", "-f", str(file), "-o", "json").stdout)["warnings"] == [
+        warning
+    ]
+    assert call("what-if", "-f", str(file)).stderr == f"Warning: {warning}\n"
+    file.write_text(STATEFUL.replace("replicas: 4", "podManagementPolicy: Parallel"))
+    assert "Warning" not in call("explain", "-f", str(file)).stdout
+
+
 @pytest.mark.parametrize("words", [(), ("p", "-f", "f")])
 def test_explain_needs_one_of_both(serve, words):
     """One sentence, and where to find pods."""

@@ -181,6 +181,14 @@ def test_names_of_groups_are_completed(serve):
     assert gone.stdout == ":4\n"
 
 
+def test_names_are_completed_behind_a_flag_of_a_command_without_names(serve):
+    """Such a command takes no word that is not a flag."""
+    call = serve(groups=page())
+    url = f"http://127.0.0.1:{call.server.port}"
+    done = called(command_line.complete, "what-if", "--extender-url", url, "--drain=")
+    assert (done.exit_code, done.stderr) == (0, "")
+
+
 def test_pods_name_their_groups(serve):
     """Placed ones and those that wait, which have the counts too."""
     group = {"name": "sweep", "size": 4, "n_here": 3, "n_bound": 0}

@@ -258,6 +258,28 @@ def test_a_port_where_nothing_listens_is_told(tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    ("url", "cause"),
+    [
+        ("http://127.0.0.1:99999", "http://127.0.0.1:99999/api/v1/cluster is no URL"),
+        ("http://nosuch.invalid:80", "no address is known of nosuch.invalid"),
+        ("https://127.0.0.1:PORT", "no TLS at 127.0.0.1:\\d+: http:// in the place of https://"),
+    ],
+)
+def test_a_wrong_url_of_the_extender_is_told_by_its_cause(tmp_path, url, cause):
+    """Not by the number of an error, which another library's words would be for."""
+
+    async def run():
+        async with running(tmp_path) as one:
+            at = url.replace("PORT", str(one.read_api.port))
+            async with one.session(extender_url=at) as session:
+                api = await session.read_api()
+                with pytest.raises(CliError, match=f"{cause}.*is --extender-url right"):
+                    await api.get("cluster")
+
+    asyncio.run(run())
+
+
 def test_the_replica_that_knows_the_pending_pods_is_asked(tmp_path):
     """kube-scheduler calls one of them; the others have seen no pod."""
     counts = iter((0, 3, 0))

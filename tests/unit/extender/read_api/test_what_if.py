@@ -244,6 +244,10 @@ def test_a_group_that_starts_has_all_its_sets(served):
     assert [one["share"] for one in members] == [1.0] * 3
     (group,) = answer["groups"]
     assert (group["n_placed"], group["reason"], group["level"]) == (3, None, None)
+    assert (group["gbytes_per_s"], group["detail"]) == (
+        None,
+        "the rates of the NICs within PXB of a node's GPUs are unknown",
+    )
     assert last["node"] == "8x-l4-0"
     after = {one["machine"]: one["free"] for one in answer["after"]}
     assert after == {V100: 0, "8x-l4": 0}
@@ -260,7 +264,9 @@ def test_a_group_counts_the_members_that_run(served):
     (group,) = drained["groups"]
     assert (group["n_members"], group["n_bound"], group["n_placed"]) == (1, 0, 1)
     assert drained["placements"][0]["is_evicted"]
-    assert drained["not_considered"][-2].startswith("where added nodes are in the network")
+    said = drained["not_considered"][-3:-1]
+    assert said[0].startswith("that members of a group that runs, and those beyond its size")
+    assert said[1].startswith("where added nodes are in the network")
 
 
 def test_a_group_is_inferred_as_filter_does():
@@ -271,10 +277,16 @@ def test_a_group_is_inferred_as_filter_does():
     manifest["metadata"]["annotations"]["kueue.x-k8s.io/pod-group-total-count"] = "3"
     question = [{"manifest": manifest, "count": 3}]
     inferring = ServedReads(engine(group_kinds=("kueue", "indexed-job")))
+    few = ask(inferring, pods=[{"manifest": manifest, "count": 2}])
+    assert few["groups"][0]["n_placed"] == 2
+    assert any(
+        one.startswith("how many members of a group have no") for one in few["not_considered"]
+    )
     answer = ask(inferring, pods=question)
+    assert not any("have no GPUs" in one for one in answer["not_considered"])
     (group,) = answer["groups"]
     assert (group["group"], group["n_placed"]) == ("default/kueue/kg", 3)
-    assert answer["not_considered"][-1].startswith("groups that are inferred from a Job")
+    assert answer["not_considered"][-1].startswith("groups that are inferred from what a")
     assert ask(ServedReads(engine()), pods=question)["groups"] == []
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import random
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from extender.engine.events import PodGone, PodSeen
+from extender.engine.events import PendingSeen, PodGone, PodSeen
 from extender.groups.planning import Near
 from extender.protocol import Reason
 from extender.state import PRODUCT
@@ -24,7 +25,7 @@ from extender.what_if import (
     read_pods,
 )
 from tests.unit.extender.engines import RULES
-from tests.unit.extender.feeds import bare, facts, ids, plan_of
+from tests.unit.extender.feeds import bare, facts, ids, plan_of, whole
 from tests.unit.extender.group_scene import GroupScene, all_bound, claim_all, leaf
 from tests.unit.extender.pods import GPU, container, pod
 
@@ -207,6 +208,29 @@ def test_a_replacement_of_a_group_that_has_begun_waits_for_no_other():
     assert {"default/pod-e": claim_all(scene, "e", size=4)["e"]} == placed
 
 
+def test_a_size_that_counts_pods_without_gpus_waits_for_none_of_them():
+    """As the size of another project's keys: a launcher has none, and is no member here."""
+    labels = {"kueue.x-k8s.io/pod-group-name": "g"}
+    annotations = {"kueue.x-k8s.io/pod-group-total-count": "3"}
+    scene = GroupScene(group_kinds=("kueue",))
+    manifests = {uid: pod(None if uid == "launcher" else 4, uid=uid) for uid in ("launcher", *"ab")}
+    for uid, one in manifests.items():
+        one["metadata"]["labels"] |= labels
+        one["metadata"]["annotations"] |= annotations
+        seen = whole(uid, None, body=one, phase="Pending", labels=labels, annotations=annotations)
+        scene.gateway.handle(PendingSeen(seen, scene.now_s))
+    workers = [manifests[uid] for uid in "ab"]
+    trials = [read_pods(one, 1, (GPU,), where="pods", group_kinds=("kueue",))[0] for one in workers]
+    (group,) = gather_groups(trials)
+    assert isinstance(group, TrialGroup)
+    placed = where(place(scene, group))
+    for one in workers:
+        scene.call(one)
+    scene.woken()
+    named = [json.loads(scene.call(one).body)["NodeNames"] for one in workers]
+    assert [*placed.items()] == [("default/pod-a", named[0][0]), ("default/pod-b", named[1][0])]
+
+
 @pytest.mark.parametrize(
     ("second", "reason"),
     [
@@ -221,6 +245,7 @@ def test_members_that_state_different_things_get_no_node(second, reason):
     group = gathered(*manifests)
     placed = place(scene, group)
     assert placed.place.reason is reason
+    assert placed.place.detail.startswith("pod-a states ")
     assert {one.reason for one in placed.members} == {Reason.GROUP_DIFFERS.value}
     assert [one.n_fit for one in placed.members] == [4, 4]
 

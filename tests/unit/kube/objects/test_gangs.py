@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kube.errors import Unreadable
-from kube.objects import Gang, read_job_gang, read_job_set_gang, read_pod_group_gang
+from kube.objects import Gang, one_by_one, read_job_gang, read_job_set_gang, read_pod_group_gang
 
 GPU = "nvidia.com/gpu"
 META = {"uid": "u1"}
@@ -154,3 +154,27 @@ def test_what_cannot_be_read_is_said(read, content):
     """A wrong type is no size."""
     with pytest.raises(Unreadable):
         read(content)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "why"),
+    [
+        ({"kind": "StatefulSet", "spec": {}}, "spec.podManagementPolicy is not Parallel"),
+        ({"kind": "StatefulSet", "spec": {"podManagementPolicy": "Parallel"}}, ""),
+        (
+            {"kind": "LeaderWorkerSet", "spec": {"startupPolicy": "LeaderReady"}},
+            "spec.startupPolicy is LeaderReady",
+        ),
+        ({"kind": "LeaderWorkerSet", "spec": {"startupPolicy": "LeaderCreated"}}, ""),
+        (
+            {"kind": "JobSet", "spec": {"replicatedJobs": [{}, {"dependsOn": [{"name": "a"}]}]}},
+            "spec.replicatedJobs[1] has dependsOn",
+        ),
+        ({"kind": "JobSet", "spec": {"replicatedJobs": [{}]}}, ""),
+        ({"kind": "Job", "spec": {}}, ""),
+        ({}, ""),
+    ],
+)
+def test_what_creates_pods_one_by_one_is_said_of_a_manifest(manifest, why):
+    """Before any pod is there."""
+    assert one_by_one(manifest) == why

@@ -182,11 +182,17 @@ NO_ROOM = "waits for its group: no domain has room for all members"
         ),
         (
             {"level": None, "gbytes_per_s": None, "least_gbytes_per_s": None},
-            "all 2 members get nodes; no network domain is known to hold all",
+            (
+                "all 2 members get nodes; no network domain is known to hold all; what it reaches "
+                "over all is not known"
+            ),
         ),
         (
-            {"n_bound": 3, "gbytes_per_s": None, "least_gbytes_per_s": None},
-            "all 2 members get nodes beside 3 that run in leaf P1/S2",
+            {"n_bound": 3, "gbytes_per_s": None, "detail": "NICs are unknown"},
+            (
+                "all 2 members get nodes beside 3 that run in leaf P1/S2; what it reaches over all "
+                "is not known, since NICs are unknown"
+            ),
         ),
         (
             {"n_placed": 0, "n_bound": 3, "reason": NO_ROOM},
