@@ -243,7 +243,8 @@ class PodCounts:
     n_losing: int
     """Those with a judged set that is not."""
     mean_loss: float | None
-    """Mean loss of these, 0..1, each by the set that loses most; null where there is none."""
+    """Mean of the losses listed for these, 0..1, each by the set that loses most; null where there
+    is none."""
 
 
 @dataclass(frozen=True, slots=True)
