@@ -35,6 +35,7 @@ __all__ = [
     "COTERIE",
     "COTERIE_PATIENT",
     "COTERIE_WHOLE",
+    "COTERIE_WHOLE_PATIENT",
     "KUEUE",
     "ONE_BY_ONE",
     "SCENARIOS",
@@ -52,6 +53,7 @@ KUEUE = "Kueue TAS BestFit"
 COTERIE = "Coterie"
 COTERIE_WHOLE = "Coterie, keep_domains_whole"
 COTERIE_PATIENT = f"Coterie, patience {PATIENCE_H:.0f} h"
+COTERIE_WHOLE_PATIENT = f"Coterie, keep_domains_whole, patience {PATIENCE_H:.0f} h"
 
 WAYS: dict[str, AllOrNone | OneByOne] = {
     ONE_BY_ONE: OneByOne(least_allocated),
@@ -63,7 +65,11 @@ WAYS: dict[str, AllOrNone | OneByOne] = {
     COTERIE: AllOrNone(Coterie()),
     COTERIE_WHOLE: AllOrNone(Coterie(keep_domains_whole=True)),
     COTERIE_PATIENT: AllOrNone(Coterie(), patience_s=PATIENCE_H * 3600),
+    COTERIE_WHOLE_PATIENT: AllOrNone(
+        Coterie(keep_domains_whole=True), patience_s=PATIENCE_H * 3600
+    ),
 }
+OURS = (COTERIE, COTERIE_WHOLE, COTERIE_PATIENT, COTERIE_WHOLE_PATIENT)
 COLUMNS = (
     "policy",
     "one leaf, %",
@@ -96,7 +102,7 @@ class Scenario:
 
 
 SCENARIOS = (
-    Scenario("One spine, overloaded", ("P8",), ("trace2",), 3.93, 20),
+    Scenario("One spine, overloaded", ("P8",), ("trace2",), 3.93, 40),
     Scenario("One spine, full with little queue", ("P8",), ("trace2",), 3.2, 10),
     Scenario(
         "All hosts, five traces at once",
@@ -209,16 +215,13 @@ def _goals(means: Mapping[int, Mapping[str, Figures]]) -> ResultTable:
             rows.append(_goal(what, name, worth, factor * four[rival].harmonic_gbytes_per_s))
     for n_gpus in MEMBER_GPUS:
         own = means[n_gpus]
-        rows.append(
-            _goal(
-                f"group wait p95, h, members of {n_gpus}: at most 0.8 x {ONE_BY_ONE}",
-                COTERIE_PATIENT,
-                own[COTERIE_PATIENT].group_wait_p95_h,
-                0.8 * own[ONE_BY_ONE].group_wait_p95_h,
-                at_most=True,
-            )
-        )
-        partial = max(own[name].partial_gpu_h for name in (COTERIE, COTERIE_PATIENT))
+        what = f"group wait p95, h, members of {n_gpus}: at most 0.8 x {ONE_BY_ONE}"
+        goal = 0.8 * own[ONE_BY_ONE].group_wait_p95_h
+        rows += [
+            _goal(what, name, own[name].group_wait_p95_h, goal, at_most=True)
+            for name in (COTERIE_PATIENT, COTERIE_WHOLE_PATIENT)
+        ]
+        partial = max(one.partial_gpu_h for name, one in own.items() if name in OURS)
         what = f"partial GPU-h, members of {n_gpus}: none"
         rows.append(_goal(what, COTERIE, partial, 0.0, at_most=True))
     columns = ("goal", "policy", "measured", "goal's figure", "measured / goal", "met")
