@@ -338,6 +338,7 @@ def test_from_1_37_an_old_plugin_leaves_its_successor_registered(root):
             await kubelet.until_listed(GPU, 0)
             last.start()
             await kubelet.until_listed(GPU, 2)
+            await until(lambda: last.phases)  # the kubelet may list before its answer is here
             await last.stop()
 
     asyncio.run(go())
