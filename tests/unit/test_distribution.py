@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import re
 import sys
 import tomllib
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import grimp
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -30,26 +27,19 @@ def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", re.split(r"[\s<>=!~;\[]", name, maxsplit=1)[0]).lower()
 
 
-def own_file(module: str) -> Path | None:
-    """The source of one of our modules; a package's is its `__init__.py`."""
-    path = ROOT.joinpath(*module.split("."))
-    found = (path / "__init__.py", path.with_suffix(".py"))
-    return next((one for one in found if one.is_file()), None)
+@cache
+def imports() -> grimp.ImportGraph:
+    """What our modules may import when they run, in functions too; of others the top-level name."""
+    return grimp.build_graph(
+        *OWN, include_external_packages=True, exclude_type_checking_imports=True, cache_dir=None
+    )
 
 
-def run_time_imports(tree: ast.AST) -> Iterator[str]:
-    """Modules that code may import when it runs, in functions too; names may be modules as well."""
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.expr):  # imports are statements
-            continue
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            continue
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-        yield from run_time_imports(node)
+def imported_modules(module: str) -> set[str]:
+    """What one of our modules imports, and the packages that these are in."""
+    direct = imports().find_modules_directly_imported_by(module)
+    parts = [name.split(".") for name in {module, *direct}]
+    return direct | {".".join(one[:i]) for one in parts for i in range(1, len(one))}
 
 
 def imported(*modules: str) -> set[str]:
@@ -64,18 +54,15 @@ def imported(*modules: str) -> set[str]:
         seen.add(module)
         top, _, _ = module.partition(".")
         if top in OWN:
-            todo += [module.rpartition(".")[0]] if "." in module else []
-            path = own_file(module)
-            todo += run_time_imports(ast.parse(path.read_text("utf-8"))) if path else []
+            todo += imported_modules(module)
         elif top not in {"tests", *sys.stdlib_module_names}:
             found.add(normal(DISTRIBUTIONS.get(top, [top])[0]))
     return found
 
 
-def of_folder(folder: str) -> list[str]:
-    """All modules of a folder."""
-    paths = (ROOT / folder).rglob("*.py")
-    return [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in paths]
+def of_package(package: str) -> set[str]:
+    """All modules of a package."""
+    return {package, *imports().find_descendants(package)}
 
 
 def declared(requirements: list[str]) -> set[str]:
@@ -110,20 +97,18 @@ def test_a_program_needs_exactly_its_extra(extra, module):
 
 def test_what_people_run_needs_no_extra_but_for_drawings():
     """Who installs the wheel has both command lines; pictures need one library more."""
-    commands = [module for module in of_folder("kubectl_coterie") if "__pycache__" not in module]
-    assert imported("topology.__main__", *commands) == CORE | EXTRAS["draw"]
+    assert imported("topology.__main__", *of_package("kubectl_coterie")) == CORE | EXTRAS["draw"]
 
 
-@pytest.mark.slow("parses every module of the programs")
 def test_no_code_lies_beside_the_programs():
     """Else what it imports would be declared nowhere."""
-    modules = [m for folder in PACKAGES for m in of_folder(folder)]
+    modules = [m for folder in PACKAGES for m in of_package(folder)]
     assert imported(*modules) | FOUND_BY_UVICORN == EVERY
 
 
 def test_benchmarks_import_exactly_what_is_declared():
     """The demo and the benchmarks may use more than the programs, but that is declared too."""
-    assert imported(*of_folder("benchmarks")) - EVERY == BENCH
+    assert imported(*of_package("benchmarks")) - EVERY == BENCH
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
