@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,8 +40,8 @@ __all__ = ["ManifestPod", "PodFile", "read_pods"]
 class ManifestPod:
     """A pod that a manifest creates, as JSON; `owner` names the manifest, and its template.
 
-    `n_pods` None: one on each node. `one_by_one` says what makes the controller create its pods one
-    after the other; empty where it does not.
+    `n_pods` None: one on each node. `one_by_one` says what makes the controller create its pods
+    with devices one after the other, for the first of them; empty where nothing does.
     """
 
     owner: str
@@ -110,7 +110,7 @@ def read_pods(file: str, namespace: str, *, is_given: bool) -> PodFile:
     faults: list[str] = []
     for manifest in manifests:
         try:
-            pods += [_pod(manifest, one) for one in pods_of(manifest)]
+            pods += _pods(manifest)
         except Unreadable as error:
             msg = f"{shown}: {_name(manifest)}: {error}"
             if manifest.get("kind", "Pod") in KINDS:
@@ -147,6 +147,15 @@ def _in_namespace(
     return {**manifest, "metadata": {**metadata, "namespace": own or namespace}}
 
 
+def _pods(manifest: Mapping[str, object]) -> list[ManifestPod]:
+    pods = [_pod(manifest, one) for one in pods_of(manifest)]
+    members = [i for i, one in enumerate(pods) if one.has_devices]
+    if members:
+        why = one_by_one(manifest, n_templates=len(members))
+        pods[members[0]] = replace(pods[members[0]], one_by_one=why)
+    return pods
+
+
 def _pod(manifest: Mapping[str, object], template: PodTemplate) -> ManifestPod:
     owner = f"{_name(manifest)} {template.role}".rstrip()
     try:
@@ -154,7 +163,7 @@ def _pod(manifest: Mapping[str, object], template: PodTemplate) -> ManifestPod:
         pod: dict[str, Any] = json.loads(as_json(template.pod))
     except DocumentError as error:
         raise Unreadable(str(error)) from error
-    return ManifestPod(owner, pod, template.n_pods, one_by_one(manifest))
+    return ManifestPod(owner, pod, template.n_pods)
 
 
 def _name(manifest: Mapping[str, object]) -> str:

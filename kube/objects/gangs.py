@@ -62,9 +62,9 @@ def read_job_set_gang(content: Mapping[str, object], resources: Collection[str])
     """
     metadata, spec = object_at(content, "metadata"), object_at(content, "spec")
     uid = needed_at(metadata, "uid", where="metadata.")
-    one_by_one = _one_by_one(metadata, spec)
-    if one_by_one:
-        return Gang(uid, None, one_by_one)
+    why = _in_turn(spec) or _exclusive(metadata, spec)
+    if why:
+        return Gang(uid, None, why)
     status = object_at(content, "status")
     n_over = {
         text_at(one, "name"): whole_at(one, "succeeded")
@@ -82,19 +82,22 @@ def read_job_set_gang(content: Mapping[str, object], resources: Collection[str])
     return Gang(uid, max(n_open, 1) if n_all > 1 else None)
 
 
-def one_by_one(manifest: Mapping[str, object]) -> str:
-    """What makes a controller create its pods one after the other; empty where it does not.
+def one_by_one(manifest: Mapping[str, object], *, n_templates: int) -> str:
+    """What makes a controller create members one after the other; empty where it does not.
 
-    Of a StatefulSet (apps/v1), a LeaderWorkerSet (leaderworkerset.x-k8s.io/v1) and a JobSet. Raises
-    `Unreadable`.
+    Of a StatefulSet (apps/v1), a LeaderWorkerSet (leaderworkerset.x-k8s.io/v1) and a JobSet whose
+    members are of so many of its pod templates: those of one template may come together although
+    others come before them. Raises `Unreadable`.
     """
     kind, spec = text_at(manifest, "kind"), object_at(manifest, "spec")
     if kind == "StatefulSet" and text_at(spec, "podManagementPolicy") != "Parallel":
         return "spec.podManagementPolicy is not Parallel"
     if kind == "LeaderWorkerSet" and text_at(spec, "startupPolicy") == "LeaderReady":
-        return "spec.startupPolicy is LeaderReady"
+        has_leader = "leaderTemplate" in object_at(spec, "leaderWorkerTemplate")
+        return "" if has_leader and n_templates == 1 else "spec.startupPolicy is LeaderReady"
     if kind == "JobSet":
-        return _one_by_one(object_at(manifest, "metadata"), spec)
+        exclusive = _exclusive(object_at(manifest, "metadata"), spec)
+        return exclusive or (_in_turn(spec) if n_templates > 1 else "")
     return ""
 
 
@@ -119,15 +122,21 @@ def _count_indexes(text: str) -> int:
     return count
 
 
-def _one_by_one(metadata: Mapping[str, object], spec: Mapping[str, object]) -> str:
-    """What makes a JobSet's controller create pods only when others run."""
+def _in_turn(spec: Mapping[str, object]) -> str:
+    """What makes a JobSet's controller create Jobs only when others run."""
     if text_at(object_at(spec, "startupPolicy"), "startupPolicyOrder") == "InOrder":
         return "spec.startupPolicy.startupPolicyOrder is InOrder"
-    if _is_exclusive(metadata):
-        return f"annotation {_EXCLUSIVE} creates the pods of a Job when their first one has a node"
     for i, one in enumerate(objects_at(spec, "replicatedJobs")):
         if list_at(one, "dependsOn"):
             return f"spec.replicatedJobs[{i}] has dependsOn"
+    return ""
+
+
+def _exclusive(metadata: Mapping[str, object], spec: Mapping[str, object]) -> str:
+    """What makes a JobSet's controller create pods of a Job only when its first one has a node."""
+    if _is_exclusive(metadata):
+        return f"annotation {_EXCLUSIVE} creates the pods of a Job when their first one has a node"
+    for i, one in enumerate(objects_at(spec, "replicatedJobs")):
         if _is_exclusive(object_at(object_at(one, "template"), "metadata")):
             where = f"spec.replicatedJobs[{i}].template"
             return (

@@ -172,6 +172,8 @@ def _cause(error: Exception) -> str:
         return f"{error} is no URL, expected http://host:port"
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return f"no address is known of {error.host}"
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return f"the certificate of {error.host}:{error.port} is not trusted on this machine"
     if isinstance(error, aiohttp.ClientSSLError):
         return f"no TLS at {error.host}:{error.port}: http:// in the place of https://?"
     if isinstance(error, aiohttp.ClientConnectorError) and error.errno is not None:

@@ -209,7 +209,8 @@ class Session:
             return users
         if "KUBERNETES_SERVICE_HOST" in os.environ:
             return None
-        msg = f"there is no kubeconfig {users}; name one with --kubeconfig or in KUBECONFIG"
+        why = "" if self.options.extender_url is None else "; --extender-url is not the API server"
+        msg = f"there is no kubeconfig {users}; name one with --kubeconfig or in KUBECONFIG{why}"
         raise CliError(msg)
 
 

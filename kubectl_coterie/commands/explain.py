@@ -157,10 +157,14 @@ def _group_warnings(pods: Sequence[tuple[ManifestPod, Json]]) -> dict[tuple[str,
     stated: dict[tuple[str, str], set[str]] = {}
     for one, answer in pods:
         group = answer.get("group")
-        if group is None or group["n_bound"] or one.n_pods is None or one.group_size is None:
+        if group is None or group["n_bound"] or one.n_pods is None:
+            continue
+        if one.group_size is None and group["size"] is not None:
             continue  # sizes of other projects count pods without GPUs too
-        key = _group(answer)
-        stated.setdefault(key, set()).add(one.group_size)
+        key, size = _group(answer), one.group_size
+        stated.setdefault(key, set()).add("none" if size is None else str(int(size)))
+        if size is None:
+            continue
         made[key] = made.get(key, 0) + one.n_pods
         wanted[key] = max(wanted.get(key, 0), group["n_missing"])
     differ = {

@@ -94,7 +94,7 @@ def trial_group(group: Json) -> str:
         least = group["least_gbytes_per_s"]
         error = "" if least is None else f" (at least {rate(least)} after the stated error)"
         parts.append(f"{rate(group['gbytes_per_s'])} predicted over all{error}")
-    else:
+    elif group["gbytes_per_s"] is None:
         cause = f", since {detail}" if detail and not why else ""
         parts.append(f"what it reaches over all is not known{cause}")
     if why:

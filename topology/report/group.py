@@ -90,7 +90,9 @@ def list_group(report: GroupReport) -> list[Block]:
         ("", f"all-reduce bus bandwidth at {size} messages"),
         ("after the stated error", _rate(report.floor_gbytes_per_s)),
     ]
-    if report.limit is not None:
+    if n_gpus == 1:
+        facts = [("bandwidth", _LIMITS["nothing"])]
+    elif report.limit is not None:
         facts.append(("limited by", _LIMITS[report.limit].format(node=report.limiting_node)))
     if report.reason is not None:
         facts.append(("unknown", f"{report.reason} (node {report.reason_node})"))

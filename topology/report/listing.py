@@ -145,17 +145,9 @@ def list_value(report: ValueReport) -> list[Block]:
     facts = [
         ("set", _gpus(report.gpus)),
         ("bandwidth", _bandwidth(report.value_gbytes_per_s, size)),
-        ("", f"all-reduce bus bandwidth at {_gibibytes(report.message_bytes)} messages"),
-        ("after the stated error", f"{report.floor_gbytes_per_s:.1f} GB/s"),
-        ("limited by", _LIMITS[report.limit]),
-        ("class", f"{report.value_class} (0 is the best)"),
     ]
-    if report.best_gpus is not None and report.best_value_gbytes_per_s is not None:
-        best = _bandwidth(report.best_value_gbytes_per_s, size)
-        facts += [
-            ("loss", f"{100 * report.loss:.1f} % against the best set of {size}"),
-            (f"best set of {size}", f"{_gpus(report.best_gpus)} with {best}"),
-        ]
+    if size > 1:
+        facts += _value_facts(report)
     facts += [
         ("measured", _yes(is_true=report.is_measured)),
         ("rests on unknowns", _yes(is_true=not report.is_known)),
@@ -168,6 +160,24 @@ def list_value(report: ValueReport) -> list[Block]:
         ),
     ]
     return [NoteLine(_name(report.machine), is_heading=True), _facts(facts)]
+
+
+def _value_facts(report: ValueReport) -> list[tuple[str, str]]:
+    """What there is to say of the bandwidth of two GPUs and more."""
+    size = len(report.gpus)
+    facts = [
+        ("", f"all-reduce bus bandwidth at {_gibibytes(report.message_bytes)} messages"),
+        ("after the stated error", f"{report.floor_gbytes_per_s:.1f} GB/s"),
+        ("limited by", _LIMITS[report.limit]),
+        ("class", f"{report.value_class} (0 is the best)"),
+    ]
+    if report.best_gpus is not None and report.best_value_gbytes_per_s is not None:
+        best = _bandwidth(report.best_value_gbytes_per_s, size)
+        facts += [
+            ("loss", f"{100 * report.loss:.1f} % against the best set of {size}"),
+            (f"best set of {size}", f"{_gpus(report.best_gpus)} with {best}"),
+        ]
+    return facts
 
 
 def list_best(report: BestReport) -> list[Block]:

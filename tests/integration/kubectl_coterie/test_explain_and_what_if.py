@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -221,14 +222,24 @@ def test_a_file_that_makes_too_few_members_is_warned_about(serve, group, is_warn
     assert data["warnings"] == ([warning] if is_warned else [])
 
 
-def test_a_file_whose_pods_state_different_sizes_is_warned_about(serve, tmp_path):
+@pytest.mark.parametrize(
+    ("first", "sizes"),
+    [('group-size: "3"', "3 and 4"), ('other: "4"', "4 and none"), ('group-size: "04"', "")],
+)
+def test_a_file_whose_pods_state_different_sizes_is_warned_about(serve, tmp_path, first, sizes):
     """Of a group that never starts."""
     text = (EXAMPLES / "pytorchjob-group.yaml").read_text()
     file = tmp_path / "f.yaml"
-    file.write_text(text.replace('group-size: "4"', 'group-size: "3"', 1))
-    call = serve(explain=explanation("ml/p", group=of_group(3, 3)))
-    warning = "pods of this file state different sizes of group train, so that none starts: 3 and 4"
-    assert call("explain", "-f", str(file)).stdout.count(f"Warning: {warning}") == 1
+    file.write_text(re.sub(r'(?<=coterie.gpu/)group-size: "4"', first, text, count=1))
+    groups = iter([of_group(4 if "size" in first else None, 3), of_group(4, 3)])
+    warning = (
+        f"pods of this file state different sizes of group train, so that none starts: {sizes}"
+    )
+    shown = serve(explain=lambda _: web.json_response(explanation("ml/p", group=next(groups))))(
+        "explain", "-f", str(file)
+    ).stdout
+    assert shown.count("Warning: pods of this file") == bool(sizes)
+    assert (f"Warning: {warning}\n" in shown) is bool(sizes)
 
 
 STATEFUL = """
@@ -258,6 +269,36 @@ def test_a_controller_that_creates_pods_one_by_one_is_warned_about(serve, tmp_pa
     assert call("what-if", "-f", str(file)).stderr == f"Warning: {warning}\n"
     file.write_text(STATEFUL.replace("replicas: 4", "podManagementPolicy: Parallel"))
     assert "Warning" not in call("explain", "-f", str(file)).stdout
+
+
+JOB_SET = """
+kind: JobSet
+metadata: {name: s}
+spec:
+  replicatedJobs:
+  - {name: store, template: {spec: {template: {spec: {containers: [{name: c}]}}}}}
+  - name: workers
+    dependsOn: [{name: store, status: Ready}]
+    template:
+      spec:
+        parallelism: 4
+        completions: 4
+        template:
+          metadata: {annotations: {coterie.gpu/group: g, coterie.gpu/group-size: "4"}}
+          spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: 8}}}]}
+"""
+
+
+def test_members_that_come_together_after_others_are_not_warned_about(serve, tmp_path):
+    """A store without GPUs is no member; where it is one, one warning is enough."""
+    file = tmp_path / "f.yaml"
+    file.write_text(JOB_SET)
+    call = serve(explain=posted_name, **{"what-if": ANSWER})
+    assert "Warning" not in call("what-if", "-f", str(file)).stderr
+    metadata, spec = JOB_SET.splitlines()[-2:]
+    member = f"{{{metadata.strip()}, {spec.strip()}}}"
+    file.write_text(JOB_SET.replace("{spec: {containers: [{name: c}]}}", member))
+    assert call("what-if", "-f", str(file)).stderr.count("Warning: ") == 1
 
 
 @pytest.mark.parametrize("words", [(), ("p", "-f", "f")])

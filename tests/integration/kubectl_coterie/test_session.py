@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import io
 import json
+import ssl
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -15,7 +16,9 @@ from aiohttp import web
 from kubectl_coterie.cluster import Change, ClusterOptions, Session
 from kubectl_coterie.errors import CliError
 from kubectl_coterie.terminal import Progress
+from tests.cluster.control.credentials import Authority
 from tests.integration.kube.forwarding_server import ForwardingServer
+from tests.integration.kube.raw_server import answer, raw_server
 from tests.integration.kubectl_coterie.read_api_server import ReadApiServer
 
 SYSTEM = "/api/v1/namespaces/coterie-system/pods"
@@ -275,6 +278,23 @@ def test_a_wrong_url_of_the_extender_is_told_by_its_cause(tmp_path, url, cause):
             async with one.session(extender_url=at) as session:
                 api = await session.read_api()
                 with pytest.raises(CliError, match=f"{cause}.*is --extender-url right"):
+                    await api.get("cluster")
+
+    asyncio.run(run())
+
+
+def test_a_certificate_that_is_not_trusted_is_no_missing_tls(tmp_path):
+    """Else its user would be sent from TLS to plain HTTP."""
+    files = Authority("own").server("localhost").write(tmp_path, "proxy")
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(files.certificate, files.key)
+
+    async def run():
+        async with raw_server(lambda _: answer(b"{}"), tls=tls) as server:
+            at = f"https://localhost:{server.url.rpartition(':')[2]}"
+            async with Session(ClusterOptions(extender_url=at), Progress()) as session:
+                api = await session.read_api()
+                with pytest.raises(CliError, match=r"certificate of localhost:\d+ is not trusted"):
                     await api.get("cluster")
 
     asyncio.run(run())
@@ -553,3 +573,18 @@ def test_a_kubeconfig_that_cannot_be_used_is_told(
 
     with contextlib.suppress(ValueError):
         asyncio.run(run())
+
+
+def test_the_url_of_the_extender_is_no_kubeconfig(tmp_path, monkeypatch):
+    """Who gives it and calls what reads the API server is told why it is not enough."""
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+
+    async def run():
+        options = ClusterOptions(extender_url="http://127.0.0.1:1")
+        async with Session(options, Progress()) as session:
+            with pytest.raises(CliError, match="KUBECONFIG; --extender-url is not the API server"):
+                await session.kube()
+
+    asyncio.run(run())

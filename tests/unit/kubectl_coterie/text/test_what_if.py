@@ -195,6 +195,10 @@ NO_ROOM = "waits for its group: no domain has room for all members"
             ),
         ),
         (
+            {"n_members": 1, "n_placed": 1, "gbytes_per_s": 0.0, "least_gbytes_per_s": 0.0},
+            "the member gets a node in leaf P1/S2",
+        ),
+        (
             {"n_placed": 0, "n_bound": 3, "reason": NO_ROOM},
             "3 run, and 2 members more wait: no domain has room for all members",
         ),

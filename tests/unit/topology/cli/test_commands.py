@@ -143,6 +143,15 @@ def test_best_of_one_gpu_has_nothing_to_reduce(run):
     assert "nothing to reduce with one GPU" in out
 
 
+def test_one_gpu_has_no_figures(run):
+    """Not 0 GB/s: no bandwidth, limit, loss or best set is to be said of it."""
+    for arguments in (["dgx-1-v100", "--gpus", 3], ["--node", "dgx-1-v100:3"]):
+        code, out, _ = run("value", *arguments)
+        assert (code, out.count("nothing to reduce with one GPU")) == (0, 1)
+        for word in ("GB/s messages", "0.0 GB/s", "limited by", "loss", "best set"):
+            assert word not in out
+
+
 def test_best_without_a_fitting_set_exits_1(run):
     """A script must be able to distinguish "does not fit" from "could not be read"."""
     code, out, err = run(

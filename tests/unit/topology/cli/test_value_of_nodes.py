@@ -61,7 +61,6 @@ def test_the_node_with_the_fewest_nics_is_named(run):
         pytest.param(
             ["dgx-h100:0-7"], "what the GPUs of node 0 reach among themselves", id="one node"
         ),
-        pytest.param(["dgx-h100:3"], "nothing to reduce with one GPU", id="one GPU"),
     ],
 )
 def test_what_limits_is_said_in_words(run, places, limit):
