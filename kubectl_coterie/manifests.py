@@ -25,7 +25,7 @@ from kube.objects import (
     texts_at,
 )
 from kubectl_coterie.errors import CliError
-from topology.annotations.pod_keys import GROUP_SIZE
+from topology.annotations.pod_keys import GROUP, GROUP_SIZE
 from topology.errors import file_fault, quote
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ __all__ = ["ManifestPod", "PodFile", "read_pods"]
 class ManifestPod:
     """A pod that a manifest creates, as JSON; `owner` names the manifest, and its template.
 
-    `n_pods` None: one on each node. `one_by_one` says what makes the controller create its pods
-    with devices one after the other, for the first of them; empty where nothing does.
+    `n_pods` None: one on each node. `one_by_one` says what makes the controller create the members
+    of a group with a size one after the other, for the first of them; empty where nothing does.
     """
 
     owner: str
@@ -66,9 +66,18 @@ class ManifestPod:
             raise CliError(msg) from error
 
     @property
+    def group(self) -> str | None:
+        """The annotation that names its group; None without."""
+        return self._annotations.get(GROUP)
+
+    @property
     def group_size(self) -> str | None:
         """The annotation that says how many pods with GPUs its group has; None without."""
-        return texts_at(object_at(self.pod, "metadata"), "annotations").get(GROUP_SIZE)
+        return self._annotations.get(GROUP_SIZE)
+
+    @property
+    def _annotations(self) -> Mapping[str, str]:
+        return texts_at(object_at(self.pod, "metadata"), "annotations")
 
     @property
     def warning(self) -> str | None:
@@ -149,10 +158,15 @@ def _in_namespace(
 
 def _pods(manifest: Mapping[str, object]) -> list[ManifestPod]:
     pods = [_pod(manifest, one) for one in pods_of(manifest)]
-    members = [i for i, one in enumerate(pods) if one.has_devices]
-    if members:
-        why = one_by_one(manifest, n_templates=len(members))
-        pods[members[0]] = replace(pods[members[0]], one_by_one=why)
+    groups: dict[str | None, list[int]] = {}
+    for i, one in enumerate(pods):
+        if one.has_devices and one.group_size is not None:
+            groups.setdefault(one.group, []).append(i)
+    for places in groups.values():
+        first = places[0]
+        if len(places) > 1 or pods[first].n_pods != 1:
+            why = one_by_one(manifest, n_templates=len(places))
+            pods[first] = replace(pods[first], one_by_one=why)
     return pods
 
 

@@ -79,6 +79,11 @@ class TrialGroup:
         return max(min(n_needed, len(self.pods)) if has_all else n_needed, 1)
 
     @property
+    def n_others(self) -> int:
+        """How many of the size are neither here nor bound, where it counts pods without GPUs."""
+        return max(self.size - self.n_bound - len(self.pods), 0) if self.counts_all else 0
+
+    @property
     def counts_all(self) -> bool:
         """Whether the size counts members without GPUs, as keys of other projects do."""
         wishes = (one.group for one in self.requests)

@@ -90,16 +90,25 @@ def trial_group(group: Json) -> str:
         parts.append("no network domain is known to hold all")
     else:
         parts[0] += f" in {printable(group['level'])} {printable(group['domain'])}"
+    parts += _reached(group, "" if why else detail)
+    if why:
+        parts.append(f"the others wait: {why}")
+    if n_others := group["n_without_gpus"]:
+        parts.append(
+            f"{n_others:,} more of its size of {group['size']:,} are taken to have no GPUs"
+        )
+    return f"{title} {'; '.join(parts)}"
+
+
+def _reached(group: Json, cause: str) -> list[str]:
+    """The bandwidth over all members, or that it is not known; one GPU has none."""
     if group["gbytes_per_s"]:
         least = group["least_gbytes_per_s"]
         error = "" if least is None else f" (at least {rate(least)} after the stated error)"
-        parts.append(f"{rate(group['gbytes_per_s'])} predicted over all{error}")
-    elif group["gbytes_per_s"] is None:
-        cause = f", since {detail}" if detail and not why else ""
-        parts.append(f"what it reaches over all is not known{cause}")
-    if why:
-        parts.append(f"the others wait: {why}")
-    return f"{title} {'; '.join(parts)}"
+        return [f"{rate(group['gbytes_per_s'])} predicted over all{error}"]
+    if group["gbytes_per_s"] is None:
+        return ["what it reaches over all is not known" + (f", since {cause}" if cause else "")]
+    return []
 
 
 def group_limit(group: Json) -> str | None:

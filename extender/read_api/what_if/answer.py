@@ -108,6 +108,7 @@ def group_json(one: TrialledGroup) -> Json:
         "n_members": len(one.members),
         "n_placed": len(place.plans),
         "n_bound": one.asked.n_bound,
+        "n_without_gpus": one.asked.n_others,
         "level": place.level if has_domain else None,
         "domain": place.domain if has_domain else None,
         **value_json(place.value),
@@ -223,12 +224,8 @@ def of_groups(
     are reserved.
     """
     is_any_late = any(len(one.members) > one.asked.n_needed or one.asked.near for one in placed)
-    has_others = any(
-        one.asked.counts_all and len(one.members) + one.asked.n_bound < one.asked.size
-        for one in placed
-    )
     said = {
-        OF_OTHERS: has_others,
+        OF_OTHERS: any(one.asked.n_others for one in placed),
         OF_ARRIVAL: is_any_late,
         OF_LONE_MEMBERS: has_lone_members,
         OF_CONTROLLERS: has_controllers,

@@ -113,7 +113,8 @@ class TrialPlacement(ReadBody):
 class TrialGroupBody(ReadBody):
     """Where a group with a size would go, as a whole: namespace and name, and its members.
 
-    `n_members` are in the question, `n_placed` of them have a node, `n_bound` others run already.
+    `n_members` are in the question, `n_placed` of them have a node, `n_bound` others run already;
+    `n_without_gpus` more of its size are taken to have no GPUs, where a size counts such pods.
     `level` and `domain` are those that hold all, null where none does. The figures are predicted
     for all, null where they are unknown. `reason` is null where all members have a node; `detail`
     then says why a figure is unknown.
@@ -124,6 +125,7 @@ class TrialGroupBody(ReadBody):
     n_members: int
     n_placed: int
     n_bound: int
+    n_without_gpus: int
     level: str | None
     domain: str | None
     gbytes_per_s: float | None

@@ -138,7 +138,8 @@ class WhatIfs:
                 groups=of_groups(
                     groups,
                     has_lone_members=any(one is not None and one.group for one in alone),
-                    has_controllers=not CONTROLLERS_KINDS.isdisjoint(rules.group_kinds),
+                    has_controllers=bool(question.pods)
+                    and not CONTROLLERS_KINDS.isdisjoint(rules.group_kinds),
                     has_added=bool(added),
                     has_reserved=bool(self._engine.groups.reserved.all()),
                 ),

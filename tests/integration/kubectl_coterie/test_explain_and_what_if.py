@@ -289,16 +289,51 @@ spec:
 """
 
 
-def test_members_that_come_together_after_others_are_not_warned_about(serve, tmp_path):
-    """A store without GPUs is no member; where it is one, one warning is enough."""
+NO_MEMBER = "{spec: {containers: [{name: c}]}}"
+OF_NO_GROUP = "{spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: 1}}}]}}"
+MEMBER, OF_ANOTHER = (
+    f"{{metadata: {{annotations: {{coterie.gpu/group: {name}, coterie.gpu/group-size: '4'}}}}, "
+    f"{OF_NO_GROUP[1:]}"
+    for name in "gh"
+)
+
+
+@pytest.mark.parametrize(
+    ("store", "n_warnings"),
+    [
+        pytest.param(NO_MEMBER, 0, id="without GPUs"),
+        pytest.param(OF_NO_GROUP, 0, id="with one, in no group"),
+        pytest.param(OF_ANOTHER, 0, id="of another group"),
+        pytest.param(MEMBER, 1, id="a member: one warning is enough"),
+    ],
+)
+def test_what_comes_before_members_is_warned_about_where_it_is_one(
+    serve, tmp_path, store, n_warnings
+):
+    """Members of one template come together, whatever comes before them."""
     file = tmp_path / "f.yaml"
-    file.write_text(JOB_SET)
+    file.write_text(JOB_SET.replace(NO_MEMBER, store))
+    call = serve(explain=posted_name, **{"what-if": ANSWER})
+    assert call("what-if", "-f", str(file)).stderr.count("Warning: ") == n_warnings
+
+
+def test_two_templates_of_a_group_are_found_behind_others(serve, tmp_path):
+    """The first pod with GPUs need not be a member."""
+    file = tmp_path / "f.yaml"
+    before = f"  - {{name: prep, template: {{spec: {{template: {OF_NO_GROUP}}}}}}}\n"
+    jobs = "  replicatedJobs:\n"
+    text = JOB_SET.replace(NO_MEMBER, MEMBER).replace(jobs, jobs + before)
+    file.write_text(text)
+    call = serve(explain=posted_name, **{"what-if": ANSWER})
+    assert call("what-if", "-f", str(file)).stderr.count("Warning: ") == 1
+
+
+def test_one_pod_of_a_controller_waits_for_none_of_its_own(serve, tmp_path):
+    """A StatefulSet of one replica is one member of a group of several."""
+    file = tmp_path / "f.yaml"
+    file.write_text(STATEFUL.replace("replicas: 4", "replicas: 1"))
     call = serve(explain=posted_name, **{"what-if": ANSWER})
     assert "Warning" not in call("what-if", "-f", str(file)).stderr
-    metadata, spec = JOB_SET.splitlines()[-2:]
-    member = f"{{{metadata.strip()}, {spec.strip()}}}"
-    file.write_text(JOB_SET.replace("{spec: {containers: [{name: c}]}}", member))
-    assert call("what-if", "-f", str(file)).stderr.count("Warning: ") == 1
 
 
 @pytest.mark.parametrize("words", [(), ("p", "-f", "f")])

@@ -220,6 +220,7 @@ def test_a_group_with_a_size_is_placed_as_a_whole(served):
             "n_members": 4,
             "n_placed": 0,
             "n_bound": 0,
+            "n_without_gpus": 0,
             "level": None,
             "domain": None,
             "gbytes_per_s": None,
@@ -278,7 +279,7 @@ def test_a_group_is_inferred_as_filter_does():
     question = [{"manifest": manifest, "count": 3}]
     inferring = ServedReads(engine(group_kinds=("kueue", "indexed-job")))
     few = ask(inferring, pods=[{"manifest": manifest, "count": 2}])
-    assert few["groups"][0]["n_placed"] == 2
+    assert [few["groups"][0][key] for key in ("n_placed", "n_without_gpus")] == [2, 1]
     assert any(
         one.startswith("how many members of a group have no") for one in few["not_considered"]
     )
@@ -286,6 +287,7 @@ def test_a_group_is_inferred_as_filter_does():
     assert not any("have no GPUs" in one for one in answer["not_considered"])
     (group,) = answer["groups"]
     assert (group["group"], group["n_placed"]) == ("default/kueue/kg", 3)
+    assert group["n_without_gpus"] == 0
     assert answer["not_considered"][-1].startswith("groups that are inferred from what a")
     assert ask(ServedReads(engine()), pods=question)["groups"] == []
 

@@ -156,6 +156,7 @@ def group(**changed: Any) -> Any:
         "n_members": 2,
         "n_placed": 2,
         "n_bound": 0,
+        "n_without_gpus": 0,
         "level": "leaf",
         "domain": "P1/S2",
         "gbytes_per_s": 46.21,
@@ -192,6 +193,13 @@ NO_ROOM = "waits for its group: no domain has room for all members"
             (
                 "all 2 members get nodes beside 3 that run in leaf P1/S2; what it reaches over all "
                 "is not known, since NICs are unknown"
+            ),
+        ),
+        (
+            {"size": 8, "n_without_gpus": 6, "least_gbytes_per_s": None},
+            (
+                "all 2 members get nodes in leaf P1/S2; 46.2 GB/s predicted over all; 6 more of "
+                "its size of 8 are taken to have no GPUs"
             ),
         ),
         (
