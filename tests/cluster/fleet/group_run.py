@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from extender.embedded import parse_cluster
 from tests.cluster.control.api import open_api
 from tests.cluster.fleet.checker import Follower, current_revision
+from tests.cluster.fleet.gangs import Gangs
 from tests.cluster.fleet.group_checker import GroupChecker
 from tests.cluster.fleet.group_workload import PRIORITY_CLASS, GroupMix, Groups
 from tests.cluster.fleet.nodes import create_nodes, node_path
@@ -236,7 +237,7 @@ async def _run(programs: Programs, run: Run) -> Outcome:
         programs.serving(),
         open_api(plane.admin) as api,
         Follower(plane.etcd_url, checker, from_revision=begin) as follower,
-        StandIn(api),
+        StandIn(api, gangs=Gangs()),
     ):
         await api.create("/apis/scheduling.k8s.io/v1/priorityclasses", PRIORITY_CLASS)
         await _label_leaves(api, await create_nodes(api, FLEET))

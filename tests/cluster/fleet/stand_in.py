@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tests.cluster.control.api import Api
+    from tests.cluster.fleet.gangs import Gangs
     from topology.annotations import DevicesReport
 
 __all__ = ["RUNS_S", "StandIn", "set_devices_report"]
@@ -43,11 +44,20 @@ class StandIn:
     """Plays all nodes of a cluster while it is entered.
 
     `reports_devices`: whether pod.status names the ids (off: a kubelet before 1.36). `keeps`:
-    whether ended pods stay, as those of a finished Job do.
+    whether ended pods stay, as those of a finished Job do. `gangs`: the members of a group end
+    with the others only.
     """
 
-    def __init__(self, api: Api, *, reports_devices: bool = True, keeps: bool = False) -> None:
+    def __init__(
+        self,
+        api: Api,
+        *,
+        reports_devices: bool = True,
+        keeps: bool = False,
+        gangs: Gangs | None = None,
+    ) -> None:
         self._api = api
+        self._gangs = gangs
         self._reports_devices = reports_devices
         self._keeps = keeps
         self._lives: dict[str, asyncio.Task[None]] = {}
@@ -89,7 +99,7 @@ class StandIn:
                 if kind in {"ADDED", "MODIFIED"}:
                     self._see(pod)
                 elif kind == "DELETED":
-                    self._forget(pod["metadata"]["uid"])
+                    self._forget(pod)
                 elif kind == "ERROR":
                     return
 
@@ -97,15 +107,17 @@ class StandIn:
         uid = pod["metadata"]["uid"]
         if "deletionTimestamp" in pod["metadata"]:
             if uid not in self._removals:
-                self._forget(uid)
+                self._forget(pod)
                 self._removals[uid] = asyncio.create_task(self._remove(pod))
         elif uid not in self._lives:
             self._lives[uid] = asyncio.create_task(self._live(pod))
 
-    def _forget(self, uid: str) -> None:
-        task = self._lives.pop(uid, None)
+    def _forget(self, pod: Mapping[str, Any]) -> None:
+        task = self._lives.pop(pod["metadata"]["uid"], None)
         if task is not None:
             task.cancel()
+        if self._gangs is not None:
+            self._gangs.leave(pod)
 
     async def _live(self, pod: Mapping[str, Any]) -> None:
         """Run the pod from where it stands to its end."""
@@ -116,7 +128,11 @@ class StandIn:
         if runs_s is None:
             return
         if phase in {"Pending", "Running"}:
+            if self._gangs is not None:
+                await self._gangs.run(pod)
             await asyncio.sleep(float(runs_s))
+            if self._gangs is not None:
+                await self._gangs.end(pod)
             await self._say(pod, {"phase": "Succeeded"})
         if not self._keeps:
             await self._remove(pod)
