@@ -37,6 +37,7 @@ MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 0.5
+_NO_CLASS_YET = "no PriorityClass with name"
 
 
 class ApiError(Exception):
@@ -45,10 +46,17 @@ class ApiError(Exception):
     def __init__(self, status: int, text: str) -> None:
         super().__init__(f"{status}: {text}")
         self.status = status
+        self.text = text
 
     @property
     def is_transient(self) -> bool:
-        """Whether the same call may work a moment later."""
+        """Whether the same call may work a moment later.
+
+        A server that has just started may know no PriorityClass yet: its admission does not wait
+        for them (Kubernetes 1.36, plugin/pkg/admission/priority/admission.go).
+        """
+        if self.status == 403:
+            return _NO_CLASS_YET in self.text
         return self.status == 0 or self.status == 429 or self.status >= 500  # noqa: PLR1714 - reads as the three kinds
 
 
