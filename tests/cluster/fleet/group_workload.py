@@ -49,7 +49,7 @@ class GroupMix:
     groups_per_s: float
     seed: int
     schedulers: Sequence[str]
-    run_s: float = 8.0
+    run_s: float = 4.0
     replaced: float = 0.3
     recreated: float = 0.1
 
