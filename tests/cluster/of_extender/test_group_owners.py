@@ -370,14 +370,16 @@ def with_node(played, namespace, names):
 def test_each_of_many_jobs_is_read_once(cast):
     """However many come at once, and whatever becomes of their pods; few at a time.
 
-    The extender starts when all pods are there: a Job that was read before its second pod came
-    would rightly be read again.
+    The extender starts when all pods are there, and kube-scheduler when all Jobs were read: one
+    that was read before its second pod was seen, since filter was called for the first, would
+    rightly be read again.
     """
     count = 100
 
     async def main():
         async with play(cast, FOUR) as played:
-            await asyncio.to_thread(cast.extender.kill)
+            for program in (cast.scheduler, cast.extender):
+                await asyncio.to_thread(program.kill)
             before = await n_reads(played)
             jobs = [indexed_job(f"many-{i}", 2) for i in range(count)]
             for one in jobs:  # another controller's, so that the pods are these alone
@@ -386,6 +388,7 @@ def test_each_of_many_jobs_is_read_once(cast):
             await played.api.create_all(PODS, [of_job(one, i) for one in made for i in range(2)])
             await asyncio.to_thread(cast.extender.start)
             await all_read(played, before + count)
+            await asyncio.to_thread(cast.scheduler.start)
             await played.until(lambda: sum(is_bound(played, one) for one in made) == 2)
             await asyncio.sleep(A_WHILE_S)
             assert await n_reads(played) <= before + count + 2
