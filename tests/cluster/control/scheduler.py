@@ -21,11 +21,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Scheduler", "completed_config", "plain_config"]
 
+_RELIST_S = 60.0
+"""The longest that it waits before it lists again, where the API server dies while it starts: 30 s,
+and as much again of jitter (client-go 0.36, tools/cache/reflector.go)."""
+
 
 @dataclass(kw_only=True)
 class Scheduler(Program):
     """A kube-scheduler; `url` is where it serves its health and its metrics."""
 
+    start_within_s: float = 60.0 + _RELIST_S
     url: str
     client: httpx.Client
 

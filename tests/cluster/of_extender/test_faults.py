@@ -39,10 +39,6 @@ BACKOFF_S = 10.0
 """kube-scheduler's longest error backoff (`podMaxBackoffSeconds`), which nothing cuts short."""
 RECOVERY_S = 90.0
 """How soon after the last fault the pods that piled up have to be placed, on a busy machine."""
-RELIST_S = 60.0
-"""The longest that kube-scheduler waits before it lists again (a list fails while it starts and the
-API server dies): 30 s, and as much again of jitter (client-go 0.36, tools/cache/reflector.go).
-"""
 N_PILED = 10
 N_WATCHES = 4
 """Of the extender: nodes, assigned, nominated and pending pods, these of one scheduler."""
@@ -171,7 +167,6 @@ def test_the_fleet_outlives_every_fault(control_plane, tmp_path):
                 environment=environment,
                 decision_log=log,
             )
-            cast.scheduler.start_within_s += RELIST_S
             try:
                 async with play(cast, FLEET) as played:
                     faults = Faults(cast, proxy, clock, played.api, chance)
