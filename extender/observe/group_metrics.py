@@ -106,7 +106,8 @@ class GroupMetrics:
         placed = CounterMetricFamily(
             f"{_PREFIX}groups",
             "Groups whose Bindings were written, by whether all members were bound (whole) or not "
-            "(partial): the API server refused some, or a member was deleted in that moment.",
+            "(partial): the API server refused some, or a member was deleted in that moment. Not a "
+            "group whose extender died between two Bindings.",
             labels=["outcome"],
         )
         for outcome, count in self._counts.items():
