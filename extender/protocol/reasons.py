@@ -130,7 +130,7 @@ class Reason(Enum):
         (
             "check `coterie.gpu/group-size` and that all members exist; a controller that creates "
             "them one after the other completes no group. Pods that ended do not count: where some "
-            "have ended and the others never got a node, delete the job and create it again"
+            "have ended and the others have no node, delete the job and create it again"
         ),
     )
     GROUP_PLACING = (

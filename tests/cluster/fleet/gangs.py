@@ -8,6 +8,8 @@ reads would say that it ever ran, once it is deleted.
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,45 +20,50 @@ __all__ = ["Gangs"]
 _GROUP, _SIZE = "coterie.gpu/group", "coterie.gpu/group-size"
 
 
+@dataclass(slots=True)
+class _Gang:
+    """The uids of members that run, and the names of those that have ended."""
+
+    running: set[str] = field(default_factory=set)
+    ended: set[str] = field(default_factory=set)
+
+
 class Gangs:
-    """The members that run or have ended, until none of their gang runs any more."""
+    """The members that run or have ended, by namespace and name of their gang."""
 
     def __init__(self) -> None:
-        self._is_running: dict[tuple[str, str], dict[str, bool]] = {}
+        self._gangs: defaultdict[tuple[str, str], _Gang] = defaultdict(_Gang)
         self._changed = asyncio.Condition()
 
     async def run(self, pod: Mapping[str, Any]) -> None:
-        """A pod runs; nothing for one of no gang."""
-        if (key := _key(pod)) is not None:
-            async with self._changed:
-                self._is_running.setdefault(key, {})[pod["metadata"]["uid"]] = True
-                self._changed.notify_all()
-
-    async def end(self, pod: Mapping[str, Any]) -> None:
-        """Wait until as many run or have ended as the gang has members; then this one ends."""
-        key = _key(pod)
-        if key is None:
-            return
-        size = int(pod["metadata"]["annotations"][_SIZE])
+        """A pod runs; one that has the name of an ended member is of another gang."""
         async with self._changed:
-            await self._changed.wait_for(lambda: len(self._is_running.get(key, {})) >= size)
-        self._is_running[key][pod["metadata"]["uid"]] = False
-        self._drop_if_over(key)
+            gang = self._gangs[_key(pod)]
+            if pod["metadata"]["name"] in gang.ended:
+                gang.ended.clear()
+            gang.running.add(pod["metadata"]["uid"])
+            self._changed.notify_all()
+
+    async def await_all(self, pod: Mapping[str, Any]) -> None:
+        """Wait until as many run or have ended as the pod's gang has members."""
+        gang = self._gangs[_key(pod)]
+        size = int((pod["metadata"].get("annotations") or {}).get(_SIZE, 0))
+        async with self._changed:
+            await self._changed.wait_for(lambda: len(gang.running) + len(gang.ended) >= size)
+
+    def end(self, pod: Mapping[str, Any]) -> None:
+        """A pod has ended by itself: it still counts."""
+        gang = self._gangs[_key(pod)]
+        gang.running.discard(pod["metadata"]["uid"])
+        gang.ended.add(pod["metadata"]["name"])
 
     def leave(self, pod: Mapping[str, Any]) -> None:
-        """A pod was deleted: one that ran is missed by the others, one that ended is not."""
-        key, uid = _key(pod), pod["metadata"]["uid"]
-        if key is not None and self._is_running.get(key, {}).get(uid):
-            del self._is_running[key][uid]
-            self._drop_if_over(key)
-
-    def _drop_if_over(self, key: tuple[str, str]) -> None:
-        if not any(self._is_running[key].values()):
-            del self._is_running[key]
+        """A pod is gone: if it ran, the others wait for what takes its place."""
+        self._gangs[_key(pod)].running.discard(pod["metadata"]["uid"])
 
 
-def _key(pod: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Namespace and name of the pod's gang, if it is of one."""
+def _key(pod: Mapping[str, Any]) -> tuple[str, str]:
+    """Namespace and name of the pod's gang, those of the pod where it is of none."""
     meta = pod["metadata"]
     wishes = meta.get("annotations") or {}
-    return (meta["namespace"], wishes[_GROUP]) if _SIZE in wishes else None
+    return meta["namespace"], wishes[_GROUP] if _SIZE in wishes else meta["name"]

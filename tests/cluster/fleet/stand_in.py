@@ -60,6 +60,7 @@ class StandIn:
         self._gangs = gangs
         self._reports_devices = reports_devices
         self._keeps = keeps
+        self._pods: dict[str, Mapping[str, Any]] = {}
         self._lives: dict[str, asyncio.Task[None]] = {}
         self._removals: dict[str, asyncio.Task[None]] = {}
         self._main: asyncio.Task[None] | None = None
@@ -87,7 +88,10 @@ class StandIn:
         while True:
             with suppress(ApiError):  # every fault ends in a new list; nothing else is answered
                 listed = await self._api.get("/api/v1/pods", fieldSelector=_BOUND)
-                for pod in listed.get("items") or ():
+                pods = {pod["metadata"]["uid"]: pod for pod in listed.get("items") or ()}
+                for uid in self._lives.keys() - pods.keys():
+                    self._forget(self._pods[uid])
+                for pod in pods.values():
                     self._see(pod)
                 await self._watch(listed["metadata"]["resourceVersion"])
             await asyncio.sleep(_RELIST_PAUSE_S)
@@ -110,10 +114,13 @@ class StandIn:
                 self._forget(pod)
                 self._removals[uid] = asyncio.create_task(self._remove(pod))
         elif uid not in self._lives:
+            self._pods[uid] = pod
             self._lives[uid] = asyncio.create_task(self._live(pod))
 
     def _forget(self, pod: Mapping[str, Any]) -> None:
-        task = self._lives.pop(pod["metadata"]["uid"], None)
+        uid = pod["metadata"]["uid"]
+        self._pods.pop(uid, None)
+        task = self._lives.pop(uid, None)
         if task is not None:
             task.cancel()
         if self._gangs is not None:
@@ -132,8 +139,10 @@ class StandIn:
                 await self._gangs.run(pod)
             await asyncio.sleep(float(runs_s))
             if self._gangs is not None:
-                await self._gangs.end(pod)
+                await self._gangs.await_all(pod)
             await self._say(pod, {"phase": "Succeeded"})
+            if self._gangs is not None:
+                self._gangs.end(pod)
         if not self._keeps:
             await self._remove(pod)
 

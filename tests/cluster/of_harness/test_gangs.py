@@ -3,76 +3,149 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
+from typing import Any
 
 import pytest
 
+from tests.cluster.control.api import ApiError
 from tests.cluster.fleet.gangs import Gangs
+from tests.cluster.fleet.stand_in import StandIn
 from tests.cluster.fleet.workload import make_pod
 
 pytestmark = pytest.mark.cluster
 
+NOT_YET_S = 0.05
+SOON_S = 10
 
-def member(uid, *, group="g"):
+
+def member(name, *, uid=None, group="g", runs_s=None):
     """One of a gang of two."""
     wishes = {"coterie.gpu/group": group, "coterie.gpu/group-size": "2"} if group else {}
-    pod = make_pod(uid, 0, annotations=wishes)
-    pod["metadata"]["uid"] = uid
+    pod = make_pod(name, 0, annotations=wishes, runs_s=runs_s)
+    pod["metadata"] |= {"namespace": "default", "uid": uid or name}
     return pod
 
 
-async def ends(gangs, pod):
-    """Whether it may end now."""
+async def may_end(gangs, pod):
+    """Whether it may end now; then it does."""
     try:
-        await asyncio.wait_for(gangs.end(pod), 0.05)
+        await asyncio.wait_for(gangs.await_all(pod), NOT_YET_S)
     except TimeoutError:
         return False
+    gangs.end(pod)
     return True
 
 
 def test_a_member_ends_when_all_of_its_gang_run():
     """And not before; what has ended counts for those that end after it."""
-    asyncio.run(_all_of_a_gang())
+
+    async def main():
+        gangs = Gangs()
+        a, b = member("a"), member("b")
+        await gangs.run(a)
+        await gangs.run(member("c", group="other"))
+        assert not await may_end(gangs, a)
+        waiting = asyncio.create_task(gangs.await_all(a))
+        await asyncio.sleep(0)
+        await gangs.run(b)
+        await asyncio.wait_for(waiting, SOON_S)
+        gangs.end(a)
+        gangs.leave(a)
+        assert await may_end(gangs, b)
+
+    asyncio.run(main())
 
 
-async def _all_of_a_gang():
-    gangs = Gangs()
-    a, b, other = member("a"), member("b"), member("c", group="other")
-    await gangs.run(a)
-    await gangs.run(other)
-    assert not await ends(gangs, a)
-    ending = asyncio.create_task(gangs.end(a))
-    await asyncio.sleep(0)
-    await gangs.run(b)
-    await asyncio.wait_for(ending, 5)
-    gangs.leave(a)
-    assert await ends(gangs, b)
+def test_a_deleted_member_is_missed_until_another_takes_its_place():
+    """Also that of the last one that ran, after the others have ended."""
+
+    async def main():
+        gangs = Gangs()
+        a, b = member("a"), member("b")
+        await gangs.run(a)
+        await gangs.run(b)
+        gangs.leave(b)
+        assert not await may_end(gangs, a)
+        await gangs.run(member("b", uid="second"))
+        assert await may_end(gangs, a)
+        gangs.leave(member("b", uid="second"))
+        await gangs.run(member("b", uid="third"))
+        assert await may_end(gangs, member("b", uid="third"))
+
+    asyncio.run(main())
 
 
-def test_a_deleted_member_is_missed():
-    """Until another takes its place; once all have ended, pods of their name are another gang."""
-    asyncio.run(_a_deleted_member())
+def test_pods_with_the_names_of_ended_members_are_another_gang():
+    """They wait for each other."""
 
+    async def main():
+        gangs = Gangs()
+        for name in "ab":
+            await gangs.run(member(name))
+        for name in "ab":
+            assert await may_end(gangs, member(name))
+        await gangs.run(member("a", uid="again"))
+        assert not await may_end(gangs, member("a", uid="again"))
 
-async def _a_deleted_member():
-    gangs = Gangs()
-    a, b = member("a"), member("b")
-    await gangs.run(a)
-    await gangs.run(b)
-    gangs.leave(b)
-    assert not await ends(gangs, a)
-    await gangs.run(member("replacement"))
-    assert await ends(gangs, a)
-    assert await ends(gangs, member("replacement"))
-    await gangs.run(member("again"))
-    assert not await ends(gangs, member("again"))
+    asyncio.run(main())
 
 
 def test_a_pod_of_no_gang_waits_for_none():
     """It has no other members."""
-    asyncio.run(_a_single_pod())
+
+    async def main():
+        gangs, single = Gangs(), member("single", group="")
+        await gangs.run(single)
+        assert await may_end(gangs, single)
+
+    asyncio.run(main())
 
 
-async def _a_single_pod():
-    gangs = Gangs()
-    await gangs.run(member("single", group=""))
-    assert await ends(gangs, member("single", group=""))
+class Lists:
+    """An API server whose watches end at once, so that only lists show what is gone."""
+
+    def __init__(self, *lists):
+        self.lists = list(lists)
+        self.ended = []
+        self.shown = asyncio.Event()
+
+    async def get(self, _path, **_query):
+        """The next list, the last one for ever."""
+        items = self.lists.pop(0) if len(self.lists) > 1 else self.lists[0]
+        if len(self.lists) == 1:
+            self.shown.set()
+        return {"metadata": {"resourceVersion": "1"}, "items": items}
+
+    async def watch(self, _path, **_query):
+        """Ends before the first event."""
+        for never in ():
+            yield never
+
+    async def patch(self, path, body, **_options):
+        """A status; all pods are there."""
+        if body["status"]["phase"] == "Succeeded":
+            self.ended.append(path)
+
+    async def delete(self, _path, **_options):
+        """Gone already."""
+        raise ApiError(404, "not found")
+
+
+def test_a_member_that_went_unseen_counts_no_more():
+    """A watch broke, and the next list is without it."""
+
+    def bound(*names):
+        pods = [member(name, runs_s=0.0) for name in names]
+        return [one | {"status": {"phase": "Pending"}} for one in pods]
+
+    async def main():
+        api: Any = Lists(bound("a"), bound("b"))
+        stand_in = StandIn(api, gangs=Gangs())
+        with suppress(ApiError):
+            async with stand_in:
+                await asyncio.wait_for(api.shown.wait(), SOON_S)
+                await asyncio.sleep(10 * NOT_YET_S)
+        assert api.ended == []
+
+    asyncio.run(main())
