@@ -119,7 +119,7 @@ class Lists:
 
     async def watch(self, _path, **_query):
         """Ends before the first event."""
-        for never in ():
+        for never in list[Any]():
             yield never
 
     async def patch(self, path, body, **_options):
