@@ -804,8 +804,9 @@ def test_devices_are_described_for_cdi_before_they_are_offered(root):
             reading = node.reader.read()
             lost = replace(reading.gpus[7], nodes=())
             node.agent.see_reading(replace(reading, gpus=(*reading.gpus[:7], lost)))
-            await node.until(file.exists)
+            await node.until(lambda: node.log.of("cdi_failed"))
             assert node.ids[7] in node.log.of("cdi_failed")[0]["reason"]
+            assert file.exists()
             file.unlink()
             file.mkdir()
             (file / "in-the-way").touch()
