@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser, Page
 
-__all__ = ["chromium", "longest_task_ms", "serious_faults", "settled"]
+__all__ = ["chromium", "longest_task_ms", "serious_faults", "settled", "slowness"]
 
 LOOP_MS = 100.0
 """The loop takes some 60 ms on a quiet machine; below this nothing is corrected."""
@@ -71,7 +71,7 @@ def longest_task_ms(page: Page) -> float:
     return min(_scroll(page, pixels) for pixels in (2000, -2000, 2000))
 
 
-def _slowness(page: Page) -> float:
+def slowness(page: Page) -> float:
     """How many times as long as on a quiet machine a fixed loop takes now, 1 or more."""
     taken_ms = float(page.evaluate(_LOOP))
     return max(taken_ms / LOOP_MS, 1.0)
@@ -79,10 +79,10 @@ def _slowness(page: Page) -> float:
 
 def _scroll(page: Page, pixels: int) -> float:
     """Turn the wheel 30 times."""
-    before = _slowness(page)
+    before = slowness(page)
     page.evaluate("tasks.length = 0")
     for _ in range(30):
         page.mouse.wheel(0, pixels)
         page.wait_for_timeout(30)
     longest_ms = float(max(page.evaluate("tasks"), default=0))
-    return longest_ms / max(before, _slowness(page))
+    return longest_ms / max(before, slowness(page))

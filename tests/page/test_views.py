@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import expect
 
 from benchmarks.demo.process import run_extender
-from tests.page.chromium import longest_task_ms, serious_faults, settled
+from tests.page.chromium import longest_task_ms, serious_faults, settled, slowness
 from tests.page.conftest import SCRIPT_NAME, place
 
 pytestmark = [pytest.mark.page, pytest.mark.slow("starts a browser and an extender")]
@@ -86,9 +86,10 @@ def test_the_headline_says_what_the_api_says(open_page, client):
     page = open_page("")
     settled(page, "168 GPUs")
     sums = client.get("/api/v1/cluster").json()
+    headline = page.inner_text("h1")  # before it says what is so without the pod
     client.delete("/embedded/pods/leaves-two").raise_for_status()
     assert sums["gpus_stranded"] >= 2
-    assert page.inner_text("h1") == (
+    assert headline == (
         f"168 GPUs, {sums['gpus_free']} free, {sums['gpus_stranded']} of them can form "
         f"no set of four, 1 pod waits"
     )
@@ -420,14 +421,16 @@ def test_five_thousand_nodes_are_usable(open_page, tmp_path, capsys):
         first_s = page.evaluate("performance.getEntriesByName('coterie-tiles')[0].startTime") / 1000
         page.wait_for_selector("text=/^5,000 nodes$/", timeout=60_000)
         whole_s = time.monotonic() - begun
+        slow = slowness(page)
         longest_ms = longest_task_ms(page)
         tiles = page.locator(".tile").count()
         page.close()  # before the extender ends, which the page would complain about
     with capsys.disabled():
         sys.stdout.write(
             f"\n5,000 nodes: first tiles {first_s:.2f} s, all {whole_s:.2f} s, {tiles} tiles made, "
-            f"the longest task while scrolling {longest_ms:.0f} ms\n"
+            f"the longest task while scrolling {longest_ms:.0f} ms; the processor takes "
+            f"{slow:.1f} times as long as on a quiet machine\n"
         )
-    assert first_s <= 1.5
+    assert first_s / slow <= 1.5
     assert tiles < 500
     assert longest_ms < 200

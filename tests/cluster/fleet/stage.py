@@ -142,6 +142,12 @@ class Play:
             while await asyncio.to_thread(self._known) != set(names):  # noqa: ASYNC110 - no event
                 await asyncio.sleep(0.1)
 
+    async def has_free(self, node: str, n_gpus: int) -> None:
+        """Wait until the extender has so many free GPUs of a node: its own watch tells it."""
+        async with asyncio.timeout(SOON_S):
+            while await asyncio.to_thread(self._n_free, node) != n_gpus:  # noqa: ASYNC110 - no event
+                await asyncio.sleep(0.05)
+
     def _described(self) -> str:
         """A line for each live or waiting pod."""
         pods = (one for one in self.checker.pods.values() if one.is_live or one.node is None)
@@ -152,6 +158,10 @@ class Play:
     def _known(self) -> set[str]:
         answer = self.cast.extender.get("/state/nodes")
         return set(answer.json()["nodes"])
+
+    def _n_free(self, node: str) -> int:
+        answer = self.cast.extender.get("/state/nodes")
+        return len(answer.json()["nodes"].get(node, {"free": ()})["free"])
 
     def _has_node(self, name: str) -> bool:
         return self.has(name) and self.pod(name).node is not None

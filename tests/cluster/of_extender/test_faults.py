@@ -34,7 +34,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.alone, pytest.mark.own_plane]
 N_PODS = int(os.environ.get("COTERIE_FLEET_PODS", "3000"))
 N_KILLS = int(os.environ.get("COTERIE_KILLS", "10"))
 SEED = int(os.environ.get("COTERIE_SEED", "1"))
-LONGEST_WAIT_S = 5.0
+LONGEST_WAIT_S = 20.0
+"""Twice kube-scheduler's longest error backoff; a pod that nothing wakes waits five minutes."""
 BACKOFF_S = 10.0
 """kube-scheduler's longest error backoff (`podMaxBackoffSeconds`), which nothing cuts short."""
 RECOVERY_S = 90.0
@@ -228,6 +229,8 @@ async def run(played, faults):
     assert checker.n_bound_gpu > 0.85 * checker.n_bound
     assert max(n_given) > min(0.75 * 2400, n_late / 2)
     waits = checker.longest_waits(excused=[(begun_s, calm_s)])
+    longest_s = max(waits.values(), default=0.0)
+    print(f"longest wait beside room {longest_s:.1f} s")  # noqa: T201 - a figure
     print(summary(played, faults, faults.proxy))  # noqa: T201 - `pytest -s` shows it
     assert {name: wait for name, wait in waits.items() if wait > LONGEST_WAIT_S} == {}
 

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.cluster
 FOUR = parse_cluster("4x dgx-h100")
 PATIENCE_S = 3.0
 MEMBERS = ("g-0", "g-1")
-N_WAITING = 4
+N_WAITING = 16
 """Small pods without a node at any time, so that one takes what comes free."""
 
 

@@ -103,6 +103,7 @@ def test_a_replacement_goes_to_the_node_of_the_dead_member(cast):
             await played.bound(*names_of("r", 4))
             node = played.pod("r-2").node
             await played.delete("r-2")
+            await played.has_free(str(node), 8)
             await played.create(member("r", 9, 4))
             await played.bound("r-9")
             assert played.pod("r-9").node == node

@@ -12,7 +12,7 @@ from aiohttp import web
 from extender.embedded import parse_cluster
 from tests.cluster.control.proxy import open_proxy, write_kubeconfig
 from tests.cluster.fleet.nodes import ZONE, set_node_gpus
-from tests.cluster.fleet.stage import EXTENDER_USER, play, stand_by, start_cast
+from tests.cluster.fleet.stage import EXTENDER_USER, SOON_S, play, stand_by, start_cast
 from tests.cluster.fleet.stand_in import set_devices_report
 from tests.cluster.fleet.workload import RESOURCE, make_pod, pod_path
 from topology.annotations import DevicesReport, UnhealthyDevice
@@ -36,9 +36,14 @@ def cast(control_plane):
     made.stop()
 
 
-async def described(cast, name):
-    """What `kubectl describe pod` shows a user."""
-    return await asyncio.to_thread(cast.control_plane.kubectl, "describe", "pod", name)
+async def described(cast, name, text):
+    """Wait until `kubectl describe pod` shows a user this: Events come after the condition."""
+    async with asyncio.timeout(SOON_S):
+        while True:
+            shown = await asyncio.to_thread(cast.control_plane.kubectl, "describe", "pod", name)
+            if "FailedScheduling" in shown and text in shown:
+                return
+            await asyncio.sleep(0.2)
 
 
 async def fill(played):
@@ -86,11 +91,10 @@ def test_a_pod_waits_readably_and_starts_when_its_set_frees(
         async with play(cast, spec) as played:
             holders = await fill(played)
             await played.delete(*(holders[i] for i in enough))
+            await played.has_free(played.nodes[0].name, len(enough))
             await played.create(make_pod("waiting", gpus, annotations=wishes))
             assert reason in await played.refused("waiting")
-            reported = await described(cast, "waiting")
-            assert "FailedScheduling" in reported
-            assert reason in reported
+            await described(cast, "waiting", reason)
             await asyncio.sleep(A_WHILE_S)
             assert played.pod("waiting").node is None
             await played.delete(*(holders[i] for i in missing))
@@ -126,7 +130,7 @@ def test_a_request_that_no_node_can_satisfy_gets_its_reason(cast, gpus, wishes, 
         async with play(cast, DGX) as played:
             await played.create(make_pod("never", gpus, annotations=wishes))
             assert reason in await played.refused("never")
-            assert reason in await described(cast, "never")
+            await described(cast, "never", reason)
 
     asyncio.run(main())
 
@@ -147,6 +151,7 @@ def test_a_pod_that_would_stay_unschedulable_for_five_minutes_starts_at_once(cas
             ):
                 holders = await fill(played)
                 await played.delete(*(holders[i] for i in (0, 1, 4, 5)))
+                await played.has_free(played.nodes[0].name, 4)
                 await played.create(make_pod("waiting", 4, annotations=NUMA))
                 await played.refused("waiting")
                 with proxy.stalled():
@@ -170,6 +175,7 @@ def test_a_pod_starts_when_a_bad_gpu_is_well_again(cast):
             await set_devices_report(
                 played.api, node.name, DevicesReport(generation=1, unhealthy=bad)
             )
+            await played.has_free(node.name, 7)
             await played.create(make_pod("all", 8))
             assert "not enough free GPUs" in await played.refused("all")
             await set_devices_report(played.api, node.name, DevicesReport(generation=2))
@@ -185,6 +191,7 @@ def test_a_node_whose_kubelet_lost_the_resource_gets_no_pod(cast):
         async with play(cast, DGX) as played:
             (node,) = played.nodes
             await set_node_gpus(played.api, node.name, RESOURCE, 0)
+            await played.has_free(node.name, 0)
             await played.create(make_pod("patient", 1))
             assert "Insufficient nvidia.com/gpu" in await played.refused("patient")
             await set_node_gpus(played.api, node.name, RESOURCE, 8)

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.cluster.control.control_plane import CommandFailed, ControlPlane
+from tests.cluster.control.manifests import await_so
 from tests.cluster.control.processes import ProgramFailed
 from tests.cluster.control.scheduler import plain_config
 from tests.cluster.programs.build import binaries as built
@@ -135,10 +136,8 @@ def test_the_real_scheduler_places_a_pod(control_plane):
     create(control_plane, pod("before"))
     is_bound = ("wait", "--timeout=30s", "--for=jsonpath={.spec.nodeName}=machine")
     control_plane.kubectl(*is_bound, "pod/before")
-    assert (
-        'scheduler_schedule_attempts_total{profile="default-scheduler",result="scheduled"} 1'
-        in (scheduler.metrics())
-    )
+    attempts = 'scheduler_schedule_attempts_total{profile="default-scheduler",result="scheduled"} 1'
+    await_so(lambda: attempts in scheduler.metrics(), "the attempt in its metrics")
     scheduler.kill()
     create(control_plane, pod("after"))
     scheduler.start()

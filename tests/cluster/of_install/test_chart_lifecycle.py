@@ -101,7 +101,7 @@ def test_a_second_scheduler_is_installed_upgraded_rolled_back_and_removed(stage,
     """And what stays after it is what docs/operator-guide.md lists."""
     release.install("--create-namespace", mode="second-scheduler", scheduler__replicas="1")
     stage.kubectl("label", "namespace", SYSTEM, "pod-security.kubernetes.io/enforce=restricted")
-    assert stage.gpus(MACHINE) == (8, 8)
+    await_so(lambda: stage.gpus(MACHINE) == (8, 8), "all GPUs of the node")
     first = start_job(stage, "first", 4)
     process = as_planned(stage, first)
     assert len(process.devices) == 4

@@ -72,7 +72,7 @@ def tags(stage):
 @pytest.mark.slow("a Job's pod starts")
 def test_a_jobs_container_has_what_was_planned(stage):
     """The whole way: policy, scheduler, extender, plan, kubelet, plugin, container."""
-    assert stage.gpus("node-0") == (8, 8)
+    await_so(lambda: stage.gpus("node-0") == (8, 8), "all GPUs of the node")
     spec = gpu_pod("any", 4)["spec"]
     job = {
         "apiVersion": "batch/v1",
