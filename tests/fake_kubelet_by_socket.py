@@ -24,13 +24,14 @@ __all__ = ["KubeletBySocket"]
 class KubeletBySocket(FakeKubelet):
     """`clients` has a plugin by the path of its socket, `store` by resource and path.
 
-    The end of a watch is processed after `notices_end_after_s`.
+    Ends of watches are processed while `notices_ends` is set, as it is at first.
     """
 
-    def __init__(self, root: Path, *, notices_end_after_s: float = 0.0) -> None:
+    def __init__(self, root: Path) -> None:
         super().__init__(root)
         self.store: dict[str, dict[str, Client]] = {}
-        self.notices_end_after_s = notices_end_after_s
+        self.notices_ends = asyncio.Event()
+        self.notices_ends.set()
 
     async def _end(self) -> None:
         await super()._end()
@@ -55,7 +56,7 @@ class KubeletBySocket(FakeKubelet):
     async def watch_plugin(self, client: Client) -> None:
         """`runClient`: only a plugin that is still known by its socket is disconnected."""
         await client.run(lambda response: self.listed(client.resource, response))
-        await asyncio.sleep(self.notices_end_after_s)
+        await self.notices_ends.wait()
         if str(client.path) in self.clients:
             await self.disconnect(str(client.path))
 

@@ -123,5 +123,5 @@ def test_a_stream_shows_a_pod_that_is_placed_and_ends_with_the_process(extender)
         began_s = time.monotonic()
         extender.process.send_signal(signal.SIGTERM)
         assert list(lines) == []
-        assert extender.process.wait(timeout=START_TIMEOUT_S) == 0
         assert time.monotonic() - began_s < GRACE_S
+        assert extender.process.wait(timeout=START_TIMEOUT_S) == 0

@@ -10,6 +10,7 @@ from typing import Any
 from kube.client import PortForward
 from kube.errors import Unanswered
 from tests.integration.kube.test_port_forward import said
+from tests.unit.plugin.offers import until
 
 
 class SendingPod:
@@ -54,11 +55,13 @@ class EndedPod(SendingPod):
 
 
 async def settled(pod):
-    """Until the pod has ended, or nothing more is taken of what it sends."""
-    before = -1
-    while not pod.ended.is_set() and pod.n_sent != before:
+    """Until the pod has ended, or nothing more is taken of what it sends, once that has begun."""
+    await until(lambda: pod.n_sent)
+    before, n_same = -1, 0
+    while not pod.ended.is_set() and n_same < 10:
+        n_same = n_same + 1 if pod.n_sent == before else 0
         before = pod.n_sent
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.01)
     for _ in range(10):
         await asyncio.sleep(0)
 

@@ -916,7 +916,12 @@ def test_a_restart_is_due_after_minutes(root, monkeypatch):
 @pytest.mark.slow("waits for an agent to end by itself")
 def test_a_restart_that_no_probe_makes_is_made_by_the_agent(root, monkeypatch):
     """A process that can do nothing any more ends, for whatever starts it again."""
-    times = functools.partial(HealthTimes, wait_s=0.1, restart_s=0.5, probe_s=1)
+    made = []
+
+    def times(**more):
+        made.append(HealthTimes(wait_s=0.1, restart_s=0.5, **more))
+        return made[-1]
+
     monkeypatch.setattr("plugin.agent.HealthTimes", times)
 
     async def go():
@@ -924,9 +929,11 @@ def test_a_restart_that_no_probe_makes_is_made_by_the_agent(root, monkeypatch):
             condition = ReaderCondition(restart_reason="NVML: Unknown Error")
             monkeypatch.setattr(node.reader, "condition", lambda: condition)
             await node.until(lambda: node.agent.live() == "NVML: Unknown Error")
+            await asyncio.sleep(0.3)  # calls return meanwhile, after each of which it might end
             assert not node.task.done()
+            object.__setattr__(made[-1], "probe_s", 0.0)  # the time of the probe is over
             with pytest.raises(ReadingError, match="NVML: Unknown Error: expected a restart"):
-                await node.task
+                await asyncio.wait_for(node.task, 30)
 
     asyncio.run(go())
 

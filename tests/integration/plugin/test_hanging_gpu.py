@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
+
+import pytest
 
 from plugin.health import HealthState, HealthTimes, HealthWatch
-from plugin.machine import NO_ANSWER
+from plugin.machine import NO_ANSWER, EventKind
 from plugin.nvidia.nvml.reader import NvmlMachine
 from plugin.nvidia.xids import XidRules
 from tests.fake_nvml import fake_of, installed, uuid_of
@@ -37,7 +38,8 @@ class View:
         self.condition = condition
 
     def gpu_event(self, event, *, counts):
-        raise AssertionError((event, counts))
+        # The others' events are registered anew when GPU 3 is no longer read.
+        assert (event.kind, counts) == (EventKind.LOST_EVENTS, False)
 
     def reader_failed(self, what, reason, *, n_failures):
         raise AssertionError((what, reason, n_failures))
@@ -46,22 +48,60 @@ class View:
         raise AssertionError(what)
 
 
+class Late(threading.Event):
+    """Calls of the GPU return, but not before `give_up`; once it is set they return at once.
+
+    `callers` are the threads that made them, one for each poll, reading or registration.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.callers: set[threading.Thread] = set()
+        self._given_up = threading.Event()
+
+    def wait(self, timeout=None):
+        self.callers.add(threading.current_thread())
+        given_up = self._given_up
+        return self.is_set() or given_up.wait(timeout)
+
+    def set(self):
+        super().set()
+        self.give_up()
+
+    def give_up(self):
+        given_up, self._given_up = self._given_up, threading.Event()
+        given_up.set()
+
+
+class Machine(NvmlMachine):
+    """Late calls return when a poll or a reading waits for them no longer."""
+
+    def __init__(self, sysfs, late):
+        super().__init__(sysfs)
+        self._late = late
+
+    def read(self):
+        try:
+            return super().read()
+        finally:
+            self._late.give_up()
+
+    def faults(self):
+        try:
+            return super().faults()
+        finally:
+            self._late.give_up()
+
+
+@pytest.mark.slow("waits for a GPU that does not answer, several times")
 def test_a_gpu_that_is_always_late_leaves_the_list_once(tmp_path, monkeypatch):
-    """GPU 3 takes twice the deadline for each call: one change of the Node, and seven GPUs stay."""
-    monkeypatch.setattr("plugin.nvidia.nvml.reader.POLL_S", 0.1)
-    monkeypatch.setattr("plugin.nvidia.nvml.reader.READ_S", 0.1)
-    fake, view = fake_of(load_recording("dgx-h100")), View()
-
-    class Slow(threading.Event):
-        """Calls of the GPU return, but late."""
-
-        def wait(self, timeout=None):
-            assert timeout is not None
-            time.sleep(0.2)
-            return True
+    """GPU 3 answers each call after its deadline: one change of the Node, and seven GPUs stay."""
+    monkeypatch.setattr("plugin.nvidia.nvml.reader.POLL_S", 1.0)
+    monkeypatch.setattr("plugin.nvidia.nvml.reader.READ_S", 1.0)
+    fake, view, late = fake_of(load_recording("dgx-h100")), View(), Late()
 
     with installed(fake):
-        machine = NvmlMachine(FakeSysfs(tmp_path).reader)
+        machine = Machine(FakeSysfs(tmp_path).reader, late)
         reading = machine.read()
         times = HealthTimes(wait_s=0.05, poll_s=0.1, settle_s=0, gap_s=0.1)
         watch = HealthWatch(
@@ -72,15 +112,22 @@ def test_a_gpu_that_is_always_late_leaves_the_list_once(tmp_path, monkeypatch):
             state=HealthState(XidRules()),
             times=times,
         )
-        fake.gpus[3].hangs = Slow()
+        fake.gpus[3].hangs = late
 
         async def go():
             task = asyncio.ensure_future(watch.run())
-            await asyncio.sleep(1.5)
+            async with asyncio.timeout(60):
+                while not view.unhealthy or len(late.callers) < 4:
+                    if task.done():
+                        await task
+                    await asyncio.sleep(0.02)
             task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            with pytest.raises(asyncio.CancelledError):
+                await task
 
-        asyncio.run(go())
-        fake.gpus[3].hangs = None
-        machine.close()
+        try:
+            asyncio.run(go())
+        finally:
+            late.set()
+            machine.close()
     assert view.unhealthy == [{uuid_of(3): NO_ANSWER}]

@@ -216,8 +216,9 @@ def test_a_failed_allocate_gives_the_devices_back(root):
     asyncio.run(go())
 
 
-def test_a_terminated_plugin_finishes_the_pod_under_admission(root):
+def test_a_terminated_plugin_finishes_the_pod_under_admission(root, monkeypatch):
     """All its containers' questions are answered; a pod that loses its plugin fails for good."""
+    monkeypatch.setattr("plugin.deviceplugin.service._FOLLOWS_WITHIN_S", 0.5)
     released = asyncio.Event()
 
     async def work():
@@ -225,7 +226,7 @@ def test_a_terminated_plugin_finishes_the_pod_under_admission(root):
         return ids(2)
 
     async def go():
-        async with Node(root, Obliging(work)).running() as node:
+        async with Node(root, Obliging(work), deadline_s=10.0).running() as node:
             admission = asyncio.create_task(node.kubelet.admit(pod("a", 2, 3)))
             await until(lambda: node.allocator.requests)
             asyncio.get_running_loop().call_later(0.1, released.set)

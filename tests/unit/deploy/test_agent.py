@@ -6,6 +6,7 @@ import ast
 import asyncio
 import inspect
 import re
+import select
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -410,11 +411,18 @@ def test_clients_of_the_gpu_operator_wait_for_driver_and_toolkit(tmp_path):
     (script,) = first["args"]
     ready = tmp_path / "toolkit-ready"
     command = [sys.executable, option, script.replace(mount["mountPath"], str(tmp_path))]
-    with pytest.raises(subprocess.TimeoutExpired) as waiting:
-        subprocess.run(command, timeout=1, stdout=subprocess.PIPE, check=True)
-    assert waiting.value.stdout == f"waiting for {ready}\n".encode()
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as waiting:
+        try:
+            assert waiting.stdout is not None
+            assert select.select([waiting.stdout], [], [], 60)[0]
+            assert waiting.stdout.readline() == f"waiting for {ready}\n".encode()
+            with pytest.raises(subprocess.TimeoutExpired):
+                waiting.wait(0.5)
+        finally:
+            waiting.kill()
+        assert waiting.stdout.read() == b""
     ready.touch()
-    subprocess.run(command, timeout=10, check=True)
+    subprocess.run(command, timeout=60, check=True)
 
 
 def test_beside_the_gpu_operator_containers_get_complete_cdi_devices():

@@ -101,7 +101,7 @@ async def served(folder, one, *, deadline_s=1.0):
         await service.client.close()
 
 
-async def until(is_so, within_s=5.0):
+async def until(is_so, within_s=30.0):
     """Wait until something is so that has no event: a file, a state of another task."""
     async with asyncio.timeout(within_s):
         while not is_so():  # noqa: ASYNC110 - there is no event to wait for

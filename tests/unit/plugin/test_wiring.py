@@ -278,7 +278,7 @@ def test_a_machine_that_cannot_be_read_is_waited_for(root, monkeypatch):
         async with node.started():
             await until(lambda: node.of("reader_failed"))
             count = "0"
-            async with asyncio.timeout(10.0):
+            async with asyncio.timeout(30.0):
                 while float(count) < 2:
                     _, text = await node.get("/metrics")
                     (count,) = re.findall(r'reader_failures_total\{what="read"\} (\S+)', text)

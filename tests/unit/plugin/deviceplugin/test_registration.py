@@ -230,10 +230,11 @@ class Slow(FakeKubelet):
             await self.disconnect(client.resource)
 
 
+@pytest.mark.slow("the pause is far longer than what the kubelet needs")
 def test_a_kubelet_has_time_to_notice_that_a_watch_has_ended(root):
     """Else it would hang up on the next one, which it takes for the old one."""
     kubelet = Slow(root)
-    timing = RegistrationTiming(check_every_s=0.01, first_delay_s=0.02, settle_s=0.1)
+    timing = RegistrationTiming(check_every_s=0.01, first_delay_s=0.02, settle_s=1.0)
     plugin = Plugin(kubelet.folder, offer(), timing=timing)
 
     async def go():
@@ -242,6 +243,7 @@ def test_a_kubelet_has_time_to_notice_that_a_watch_has_ended(root):
             kubelet.log.clear()
             kubelet.socket.chmod(0o700)  # another change time: taken for another socket
             await plugin.until(RegistrationPhase.REGISTERED, 2)
+            await kubelet.until_listed(GPU, 4)
             await asyncio.sleep(0.2)
             assert kubelet.log == [f"disconnected {GPU}", f"registered {GPU}", f"listed {GPU}"]
 
@@ -327,10 +329,13 @@ def test_from_1_37_an_old_plugin_leaves_its_successor_registered(root):
 
     async def go():
         async with running(kubelet):
+            # The kubelet may list before its answer is here.
             old.start()
             await kubelet.until_listed(GPU, 4)
+            await old.until(RegistrationPhase.REGISTERED)
             new.start()
             await kubelet.until_listed(GPU, 3)
+            await new.until(RegistrationPhase.REGISTERED)
             await old.stop()
             await until(lambda: len(kubelet.clients) == 1)
             assert len(kubelet.healthy[GPU]) == 3
@@ -338,7 +343,7 @@ def test_from_1_37_an_old_plugin_leaves_its_successor_registered(root):
             await kubelet.until_listed(GPU, 0)
             last.start()
             await kubelet.until_listed(GPU, 2)
-            await until(lambda: last.phases)  # the kubelet may list before its answer is here
+            await last.until(RegistrationPhase.REGISTERED)
             await last.stop()
 
     asyncio.run(go())
@@ -347,7 +352,8 @@ def test_from_1_37_an_old_plugin_leaves_its_successor_registered(root):
 
 def test_from_1_37_a_kubelet_that_has_not_seen_our_end_takes_us_again(root):
     """A plugin that is restarted at once must not meet its own socket."""
-    kubelet = KubeletBySocket(root, notices_end_after_s=0.2)
+    kubelet = KubeletBySocket(root)
+    kubelet.notices_ends.clear()
     before, after = Plugin(kubelet.folder, offer()), Plugin(kubelet.folder, offer(3))
 
     async def go():
@@ -359,8 +365,10 @@ def test_from_1_37_a_kubelet_that_has_not_seen_our_end_takes_us_again(root):
             after.start()
             await kubelet.until_listed(GPU, 3)
             assert len(kubelet.clients) == 2
+            kubelet.notices_ends.set()
             await until(lambda: len(kubelet.clients) == 1)
             assert len(kubelet.healthy[GPU]) == 3
+            await after.until(RegistrationPhase.REGISTERED)
             await after.stop()
             await kubelet.until_listed(GPU, 0)
 
@@ -639,17 +647,22 @@ def test_without_resources_it_waits(root, kubelet):
 
 
 def test_a_kubelet_that_flaps_does_not_make_us_spin(root):
-    """A socket that is replaced again and again costs one try each, not more."""
+    """A socket that is replaced again and again costs one try each, not more.
+
+    The pauses are too long to end by themselves while the kubelet is away.
+    """
     kubelet = FakeKubelet(root)
-    plugin = Plugin(kubelet.folder, offer())
+    timing = replace(QUICK, first_delay_s=5.0, cap_delay_s=5.0)
+    plugin = Plugin(kubelet.folder, offer(), timing=timing)
 
     async def go():
         async with running(kubelet, plugin):
             for n in range(1, 11):
                 await plugin.until(RegistrationPhase.REGISTERED, n)
                 await kubelet.kill()
+                await asyncio.sleep(0.1 * (n % 2))  # away for a while, or back at once
                 await kubelet.start()
             await kubelet.until_listed(GPU, 4)
 
     asyncio.run(go())
-    assert plugin.phases.count(RegistrationPhase.FAILED) <= 20
+    assert plugin.phases.count(RegistrationPhase.FAILED) <= 10

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -563,9 +564,9 @@ def test_pairs_that_nvml_has_no_answer_for_are_read_once(machine, fake):
 @pytest.fixture
 def impatient(monkeypatch):
     """Deadlines that a test can wait for, and that a healthy fake keeps on a busy machine."""
-    monkeypatch.setattr("plugin.nvidia.nvml.reader.POLL_S", 0.25)
-    monkeypatch.setattr("plugin.nvidia.nvml.reader.READ_S", 0.25)
-    monkeypatch.setattr("plugin.nvidia.nvml.events.REGISTER_S", 0.25)
+    monkeypatch.setattr("plugin.nvidia.nvml.reader.POLL_S", 1.0)
+    monkeypatch.setattr("plugin.nvidia.nvml.reader.READ_S", 1.0)
+    monkeypatch.setattr("plugin.nvidia.nvml.events.REGISTER_S", 1.0)
 
 
 @contextmanager
@@ -586,6 +587,15 @@ def stuck():
     return [thread for thread in threading.enumerate() if thread.name.startswith("nvml ")]
 
 
+def names_of_the_stuck():
+    """Their names, when all but one are gone: a thread outlives its call for a moment."""
+    deadline_s = time.monotonic() + 30
+    while len(stuck()) > 1 and time.monotonic() < deadline_s:
+        time.sleep(0.01)
+    return [thread.name for thread in stuck()]
+
+
+@pytest.mark.slow("waits for a GPU that does not answer")
 @pytest.mark.usefixtures("impatient")
 def test_one_gpu_that_hangs_leaves_the_others(machine, fake):
     """It is at fault alone, whatever is read; it costs one thread, and comes back."""
@@ -595,7 +605,7 @@ def test_one_gpu_that_hangs_leaves_the_others(machine, fake):
         assert machine.faults() == {uuid_of(3): NO_ANSWER}
         assert machine.faults() == {uuid_of(3): NO_ANSWER}
         assert_only_lost(machine.read(), 3)
-        assert [thread.name for thread in stuck()] == [f"nvml {uuid_of(3)}"]
+        assert names_of_the_stuck() == [f"nvml {uuid_of(3)}"]
         assert machine.condition().restart_reason == f"{NO_ANSWER} ({uuid_of(3)})"
         assert machine.wait(0) == (GpuEvent(EventKind.LOST_EVENTS),)
         fake.happen(5, 79)
@@ -605,6 +615,7 @@ def test_one_gpu_that_hangs_leaves_the_others(machine, fake):
     assert machine.read() == whole
 
 
+@pytest.mark.slow("waits for a GPU that does not answer")
 @pytest.mark.usefixtures("impatient")
 def test_a_gpu_that_hangs_when_it_is_read(machine, fake):
     """The others are read; it keeps what was read before."""
@@ -614,6 +625,7 @@ def test_a_gpu_that_hangs_when_it_is_read(machine, fake):
         assert machine.faults() == {uuid_of(3): NO_ANSWER}
 
 
+@pytest.mark.slow("waits for a GPU that does not answer")
 @pytest.mark.usefixtures("impatient")
 def test_a_gpu_that_hangs_from_the_start_is_noted(machine, fake):
     """The others are served; a new process would hang as well, so none is wanted."""
@@ -627,6 +639,7 @@ def test_a_gpu_that_hangs_from_the_start_is_noted(machine, fake):
     assert [gpu.index for gpu in machine.read().gpus] == list(range(8))
 
 
+@pytest.mark.slow("waits for a GPU that does not answer")
 @pytest.mark.usefixtures("impatient")
 def test_a_gpu_that_hangs_when_it_is_registered(machine, fake):
     """Events of the others arrive."""
@@ -641,6 +654,7 @@ def test_a_gpu_that_hangs_when_it_is_registered(machine, fake):
     assert len(fake.sets) == 1
 
 
+@pytest.mark.slow("waits for a GPU that does not answer")
 @pytest.mark.usefixtures("impatient")
 def test_gpus_that_are_all_late_when_they_are_registered(machine, fake):
     """A driver that is slow once must not cost a node its events for good."""
@@ -659,6 +673,7 @@ def test_gpus_that_are_all_late_when_they_are_registered(machine, fake):
     assert machine.wait(60) == (xid_event(uuid_of(5), 79),)
 
 
+@pytest.mark.slow("waits for a GPU that does not answer")
 @pytest.mark.usefixtures("impatient")
 def test_a_pair_that_hangs_is_unknown(machine, fake):
     """No GPU is at fault: each answers."""
@@ -670,6 +685,7 @@ def test_a_pair_that_hangs_is_unknown(machine, fake):
     assert machine.read().topology.pcie == load_recording("dgx-h100").pcie
 
 
+@pytest.mark.slow("waits for a GPU that does not answer")
 @pytest.mark.usefixtures("impatient")
 def test_the_library_is_not_closed_under_a_call_that_hangs(machine, fake):
     """A driver that was loaded again meanwhile is opened when the call has returned."""
