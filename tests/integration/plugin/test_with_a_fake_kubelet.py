@@ -216,9 +216,8 @@ def test_a_failed_allocate_gives_the_devices_back(root):
     asyncio.run(go())
 
 
-def test_a_terminated_plugin_finishes_the_pod_under_admission(root, monkeypatch):
+def test_a_terminated_plugin_finishes_the_pod_under_admission(root):
     """All its containers' questions are answered; a pod that loses its plugin fails for good."""
-    monkeypatch.setattr("plugin.deviceplugin.service._FOLLOWS_WITHIN_S", 0.5)
     released = asyncio.Event()
 
     async def work():
