@@ -145,7 +145,7 @@ class Faults:
         inside = n_kills * [self.kill_extender, self.kill_scheduler]
         await asyncio.gather(
             self._stream([*inside, self.stop_extender, self.clock_jumps]),
-            self._stream(n_kills * [self.kill_api_server]),
+            self._stream([*(n_kills * [self.kill_api_server])]),
         )
         await self._stream([self.forced_410])
         self.note("over")
