@@ -3,9 +3,10 @@
 For a pod without a node: what it comes down to (`extender.engine.summary`), since when filter has
 rejected it, and every node of the cluster in the order of preference, with the best set there, its
 GB/s and loss and what would be left behind, or why not. It uses the verbs' own ratings, so it shows
-what filter and prioritize would have answered at that moment; a node that the pod's nodeSelector or
-node affinity excludes (`extender.allowed_nodes`) does not fit, whatever it has free. For a pod that
-has a node: its plan, its devices, what those are worth, and what the node would offer it if it were
+what filter and prioritize would have answered at that moment; a node that kube-scheduler would not
+offer does not fit, whatever it has free: one that the pod's nodeSelector or node affinity excludes
+(`extender.allowed_nodes`), or that takes no new pod (cordoned, not ready). For a pod that has a
+node: its plan, its devices, what those are worth, and what the node would offer it if it were
 placed there now. It changes nothing.
 
 The order is total: rank, then with `keep_domains_whole` the room of the node's domain, then node
@@ -99,12 +100,18 @@ def explain_pod(  # noqa: PLR0913 - all that an explanation is made of
 def _rated(
     request: PodRequest, snapshot: ClusterSnapshot, cluster: LiveCluster, rater: Rater
 ) -> tuple[Ratings, list[str]]:
-    """The ratings of the nodes that the pod's node affinity allows, and what is not considered."""
-    nodes = AllowedNodes(request.node_affinity, cluster.moment().nodes)
+    """The ratings of the nodes that may be offered for the pod, and what is not considered."""
+    records = cluster.moment().nodes
+    nodes = AllowedNodes(request.node_affinity, records)
     allowed: list[NodeView] = []
-    excluded: list[NodeView] = []
+    excluded: dict[Reason, list[NodeView]] = {}
     for view in snapshot.views:
-        (allowed if nodes.allows(view) else excluded).append(view)
+        if not nodes.allows(view):
+            excluded.setdefault(Reason.NODE_AFFINITY, []).append(view)
+        elif view.name in records and records[view.name].is_unschedulable:
+            excluded.setdefault(Reason.NODE_UNSCHEDULABLE, []).append(view)
+        else:
+            allowed.append(view)
     by_state = {view.state: view for view in allowed}
     ratings = dict(zip(by_state, rater.rate(request, by_state.values()), strict=True))
     return Ratings(allowed, ratings, excluded), unknown_labels(nodes.unknown)
@@ -238,7 +245,9 @@ def _nodes(
 ) -> list[Json]:
     by_state = {view.state: view for view in rated.views}
     ranks = {state: one for state, one in rated.by_state.items() if isinstance(one, Rank)}
-    excluded = {view.name for view in rated.excluded}
+    excluded = {
+        view.name: Refusal(reason) for reason, views in rated.excluded.items() for view in views
+    }
     kept = {view.name for view in rated.kept}
     fits = {
         state: fit
@@ -267,7 +276,7 @@ def _nodes(
     def rating_of(view: NodeView) -> Rank | Refusal:
         if view.name in kept:
             return Refusal(Reason.NODE_RESERVED, f"for {rated.reserved[view.name]}")
-        return _EXCLUDED if view.name in excluded else rated.by_state[view.state]
+        return excluded[view.name] if view.name in excluded else rated.by_state[view.state]
 
     def place(view: NodeView) -> tuple[bool, object, int, str]:
         rating = rating_of(view)
@@ -300,9 +309,6 @@ def _nodes(
             explanation |= _refusal(rating)
         nodes.append(explanation)
     return nodes
-
-
-_EXCLUDED = Refusal(Reason.NODE_AFFINITY)
 
 
 def _refusal(refusal: Refusal) -> Json:

@@ -48,14 +48,17 @@ SHOWN_MACHINES = 3
 
 @dataclass(frozen=True, slots=True)
 class Ratings:
-    """The nodes that the pod's node affinity allows, their ratings by state, and the others.
+    """The nodes that kube-scheduler may offer for the pod, their ratings by state, and the others.
 
-    `reserved`: nodes that are reserved for other groups, each with the group.
+    `excluded` has these by reason. `reserved`: nodes that are reserved for other groups, each with
+    the group.
     """
 
     views: Sequence[NodeView]
     by_state: Mapping[int, Rank | Refusal]
-    excluded: Sequence[NodeView] = ()
+    excluded: Mapping[Reason, Sequence[NodeView]] = field(
+        default_factory=dict["Reason", "Sequence[NodeView]"]
+    )
     reserved: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
@@ -82,7 +85,7 @@ def summarize(
     fitting = [view for view in rated.views if view.state in ranks and view.name not in kept]
     best = sorted(fitting, key=lambda one: (ranks[one.state].key, one.name))[:2]
     return {
-        "n_nodes": len(rated.views) + len(rated.excluded),
+        "n_nodes": len(rated.views) + sum(map(len, rated.excluded.values())),
         "n_fit": len(fitting),
         "groups": [
             _group(request, reason, views, owners, rater) for reason, views in _by_reason(rated)
@@ -95,9 +98,7 @@ def summarize(
 
 def _by_reason(rated: Ratings) -> list[tuple[Reason, list[NodeView]]]:
     """The nodes that do not fit by reason, most nodes first."""
-    groups: dict[Reason, list[NodeView]] = {}
-    if rated.excluded:
-        groups[Reason.NODE_AFFINITY] = list(rated.excluded)
+    groups = {reason: list(views) for reason, views in rated.excluded.items()}
     if kept := rated.kept:
         groups[Reason.NODE_RESERVED] = list(kept)
     for view in rated.views:

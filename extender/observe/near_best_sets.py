@@ -2,9 +2,10 @@
 
 Counts by machine type and size, from the tables that each machine type has for the sizes of the
 demand (`topology.select.near_best_counts`). Each distinct state of a node is looked up once, when
-the metrics are scraped and the cluster has changed since; a request never does any of it. The
-kubelets' Topology Managers and what kube-scheduler knows of nodes (cordons, taints, other
-resources) do not enter.
+the metrics are scraped and the cluster has changed since; a request never does any of it. Nodes
+that take no new pod (cordoned, not ready, unreachable, under pressure) are left out; the kubelets'
+Topology Managers and what else kube-scheduler knows of nodes (taints, other resources) do not
+enter.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 from topology.value import mask_index
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from extender.snapshot import ClusterSnapshot, NodeKind
     from extender.state import LiveCluster
@@ -31,32 +32,39 @@ class NearBestSets:
     def __init__(self, cluster: LiveCluster, resources: Sequence[str]) -> None:
         self._cluster = cluster
         self._resources = resources
-        self._generation: int | None = None
+        self._counted: tuple[int, frozenset[str]] | None = None
         self._counts: Mapping[tuple[str, int], tuple[int, int]] = {}
 
     def count(self) -> Mapping[tuple[str, int], tuple[int, int]]:
         """By machine and size: near-best sets side by side, and free GPUs of nodes without one.
 
         Of machines of up to 16 devices, for the sizes of the demand that they hold when empty.
-        O(distinct states of nodes x sizes) where the cluster changed since the last call.
+        O(nodes), and O(distinct states of nodes x sizes) where the cluster changed since the last
+        call.
         """
-        generation = self._cluster.snapshot.generation
-        if generation != self._generation:
+        records = self._cluster.moment().nodes
+        closed = frozenset(name for name, node in records.items() if node.is_unschedulable)
+        counted = self._cluster.snapshot.generation, closed
+        if counted != self._counted:
             counts: defaultdict[tuple[str, int], tuple[int, int]] = defaultdict(lambda: (0, 0))
             for resource in self._resources:
                 snapshot = self._cluster.snapshot_of(resource)
-                for kind, states in _states(snapshot, resource).items():
+                for kind, states in _states(snapshot, resource, closed).items():
                     for size, found in _count(kind, states).items():
                         before = counts[kind.name, size]
                         counts[kind.name, size] = before[0] + found[0], before[1] + found[1]
-            self._counts, self._generation = dict(sorted(counts.items())), generation
+            self._counts, self._counted = dict(sorted(counts.items())), counted
         return self._counts
 
 
-def _states(snapshot: ClusterSnapshot, resource: str) -> dict[NodeKind, list[tuple[int, int]]]:
-    """Of each kind with tables: the free masks that occur, and on how many nodes each does."""
+def _states(
+    snapshot: ClusterSnapshot, resource: str, closed: Iterable[str]
+) -> dict[NodeKind, list[tuple[int, int]]]:
+    """Of each kind with tables: the free masks that occur, and on how many open nodes each does."""
     states: defaultdict[NodeKind, list[tuple[int, int]]] = defaultdict(list)
-    n_nodes = np.bincount(snapshot.state_ids)
+    is_open = np.ones(len(snapshot.views), dtype=np.bool_)
+    is_open[[snapshot.positions[name] for name in closed]] = False
+    n_nodes = np.bincount(snapshot.state_ids[is_open])
     occurring: list[int] = n_nodes.nonzero()[0].tolist()
     for number in occurring:
         view = snapshot.samples[number]

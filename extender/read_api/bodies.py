@@ -36,7 +36,11 @@ class ReadBody(BaseModel):
 
 
 class ClusterBody(ReadBody):
-    """Sums over the cluster; `gpus_stranded` are free and can form no set of four."""
+    """Sums over the cluster; `gpus_stranded` are free and can form no set of four.
+
+    `gpus_unavailable` would be free, but their nodes take no new pod: they are cordoned, not ready,
+    unreachable or under pressure.
+    """
 
     generation: int
     is_ready: bool
@@ -47,6 +51,7 @@ class ClusterBody(ReadBody):
     gpus_free: int
     gpus_stranded: int
     gpus_unhealthy: int
+    gpus_unavailable: int
     pods_placed: int
     pods_pending: int
 
@@ -192,12 +197,14 @@ class NodeDomain(ReadBody):
 class NodeBody(NodeResourceBody):
     """A node by its first resource, and the others that it serves.
 
+    `is_unschedulable`: it takes no new pod (cordoned, not ready, unreachable, under pressure).
     `domains` are those that it is known to be in, the nearest first: a domain is its name and all
     names after it.
     """
 
     name: str
     zone: str
+    is_unschedulable: bool
     domains: list[NodeDomain]
     topology_manager: ManagerBody
     problems: list[str]
@@ -321,6 +328,7 @@ class PendingBody(ListBody):
 class MachineCapacity(ReadBody):
     """What is free of a machine type. Sets within 10 % of the machine's best count as placeable.
 
+    `unavailable` GPUs would be free, but their nodes take no new pod.
     `stranded` GPUs are free on nodes where no set of four is placeable (of two, where they have
     fewer than four GPUs). `efficiency` is the mean share of pods of two or more GPUs, by GPU.
     """
@@ -332,6 +340,7 @@ class MachineCapacity(ReadBody):
     gpus: int
     free: int
     unhealthy: int
+    unavailable: int
     placeable: dict[Literal["2", "4", "8"], int]
     stranded: int
     stranded_since_unix_s: float | None

@@ -41,6 +41,7 @@ class Sums:
     n_gpus: int = 0
     n_free: int = 0
     n_unhealthy: int = 0
+    n_unavailable: int = 0
     placeable: tuple[int, ...] = (0,) * len(SIZES)
     n_stranded: int = 0
     shares_gpus: float = 0.0
@@ -66,6 +67,7 @@ class Sums:
             self.n_gpus + sign * more.n_gpus,
             self.n_free + sign * more.n_free,
             self.n_unhealthy + sign * more.n_unhealthy,
+            self.n_unavailable + sign * more.n_unavailable,
             tuple(mine + sign * n for mine, n in placeable),
             self.n_stranded + sign * more.n_stranded,
             self.shares_gpus + sign * more.shares_gpus,

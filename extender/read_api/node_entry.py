@@ -53,9 +53,10 @@ class TallyKey:
 class Tally:
     """What one resource of a node adds to the sums.
 
-    `placeable` is by `extender.read_api.figures.SIZES`. `shares_gpus` sums, over the pods with two
-    or more GPUs of known worth, their share of the machine's best times their GPUs; `valued_gpus`
-    are those.
+    `n_free`, `placeable` and `n_stranded` are of GPUs that new pods may get; where the node takes
+    none, its free GPUs are `n_unavailable`. `placeable` is by `extender.read_api.figures.SIZES`.
+    `shares_gpus` sums, over the pods with two or more GPUs of known worth, their share of the
+    machine's best times their GPUs; `valued_gpus` are those.
     """
 
     key: TallyKey
@@ -63,6 +64,7 @@ class Tally:
     n_gpus: int
     n_free: int
     n_unhealthy: int
+    n_unavailable: int
     placeable: tuple[int, ...]
     n_stranded: int
     shares_gpus: float
@@ -162,6 +164,7 @@ class NodeEntry:
         return {
             "name": node.name,
             "zone": node.zone,
+            "is_unschedulable": node.is_unschedulable,
             "domains": [
                 {"level": step.level, "family": step.family, "name": step.value}
                 for step in node.path.steps
@@ -314,8 +317,10 @@ def _containers(pod: PodRecord, part: _Part) -> tuple[tuple[str, tuple[str, ...]
 
 def _tally(part: _Part, placed: Iterable[_Placed], figures: SetFigures) -> Tally:
     account, n_gpus = part.account, len(part.served.ids)
-    placeable = figures.placeable(part.machine, account.free)
-    n_free = account.free.bit_count()
+    is_closed = part.node.is_unschedulable
+    free = 0 if is_closed else account.free
+    placeable = figures.placeable(part.machine, free)
+    n_free = free.bit_count()
     sums: Counter[str] = Counter()
     shares_gpus = 0.0
     for pod in placed:
@@ -329,6 +334,7 @@ def _tally(part: _Part, placed: Iterable[_Placed], figures: SetFigures) -> Tally
         n_gpus=n_gpus,
         n_free=n_free,
         n_unhealthy=account.unhealthy.bit_count(),
+        n_unavailable=account.free.bit_count() if is_closed else 0,
         placeable=placeable,
         n_stranded=figures.stranded(placeable, n_gpus=n_gpus, n_free=n_free),
         shares_gpus=shares_gpus,

@@ -148,6 +148,7 @@ class ReadApi:
             "gpus_free": sum(one.n_free for one in sums),
             "gpus_stranded": sum(one.n_stranded for one in sums),
             "gpus_unhealthy": sum(one.n_unhealthy for one in sums),
+            "gpus_unavailable": sum(one.n_unavailable for one in sums),
             "pods_placed": cluster.n_pods,
             "pods_pending": self._n_pending,
         }
@@ -165,6 +166,7 @@ class ReadApi:
                     "gpus": one.n_gpus,
                     "free": one.n_free,
                     "unhealthy": one.n_unhealthy,
+                    "unavailable": one.n_unavailable,
                     "placeable": {
                         str(size): n for size, n in zip(SIZES, one.placeable, strict=True)
                     },

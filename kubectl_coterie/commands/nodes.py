@@ -64,7 +64,7 @@ def node_table(style: Style) -> Table[Json]:
             Column("NAME", lambda node: node["name"]),
             Column("MACHINE", lambda node: node["machine"]),
             Column("GPUS", lambda node: str(len(node["gpus"])), key=lambda node: len(node["gpus"])),
-            Column("FREE", lambda node: str(node["free"]), key=lambda node: node["free"]),
+            Column("FREE", _n_free, key=lambda node: node["free"]),
             Column(
                 "UNHEALTHY",
                 lambda node: str(_n_unhealthy(node)),
@@ -92,6 +92,10 @@ def _best(node: Json, size: str) -> str | None:
     if found is None:
         return None
     return f"{rate(found['gbytes_per_s']).removesuffix(' GB/s')} ({percent(found['share'])})"
+
+
+def _n_free(node: Json) -> str:
+    return f"{node['free']}{' (no new pod)' if node['is_unschedulable'] else ''}"
 
 
 def _n_unhealthy(node: Json) -> int:

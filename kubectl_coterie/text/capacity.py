@@ -17,12 +17,14 @@ _BARS = "▁▂▃▄▅▆▇█"
 
 
 def capacity_headline(cluster: Json) -> str:
-    """GPUs, free, stranded and unhealthy ones, and pods that wait; as the page begins."""
+    """GPUs, free, stranded, unavailable, unhealthy ones, and pods that wait; as the page begins."""
     free, stranded, bad = cluster["gpus_free"], cluster["gpus_stranded"], cluster["gpus_unhealthy"]
-    waiting = cluster["pods_pending"]
+    unavailable, waiting = cluster["gpus_unavailable"], cluster["pods_pending"]
     parts = [count(cluster["gpus"], "GPU"), f"{free:,} free"]
     if free and stranded:
         parts.append(f"{stranded:,} of them can form no set of four")
+    if unavailable:
+        parts.append(f"{unavailable:,} more free on nodes that take no new pod")
     if bad:
         parts.append(f"{bad:,} unhealthy")
     parts.append(

@@ -100,7 +100,8 @@ def test_the_headline_names_no_stranded_gpus_where_there_are_none(open_page):
     page = open_page("")
     said = page.evaluate(
         """async () => (await import("./words.js")).headline(
-            {gpus: 8, gpus_free: 8, gpus_stranded: 0, gpus_unhealthy: 0, pods_pending: 0})"""
+            {gpus: 8, gpus_free: 8, gpus_stranded: 0, gpus_unavailable: 0, gpus_unhealthy: 0,
+             pods_pending: 0})"""
     )
     assert said == "8 GPUs, 8 free, no pods wait"
 

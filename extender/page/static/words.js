@@ -39,11 +39,23 @@ export function set(gpus) {
   return `{${gpus.join(", ")}}`;
 }
 
+/** How many GPUs of a node new pods may get. */
+export function freeForPods(node) {
+  return node.is_unschedulable ? 0 : node.free;
+}
+
+/** What is free of a node. */
+export function freeWords(node) {
+  const words = `${node.free} of ${count(node.gpus.length, "GPU")} free`;
+  return node.is_unschedulable ? `${words}, takes no new pod` : words;
+}
+
 /** The state of the cluster in a sentence. */
 export function headline(cluster) {
-  const { gpus, gpus_free: free, gpus_stranded: stranded, gpus_unhealthy: bad, pods_pending: waiting } = cluster;
+  const { gpus, gpus_free: free, gpus_stranded: stranded, gpus_unavailable: unavailable, gpus_unhealthy: bad, pods_pending: waiting } = cluster;
   const parts = [count(gpus, "GPU"), `${free.toLocaleString("en")} free`];
   if (stranded > 0) parts.push(`${stranded.toLocaleString("en")} of them can form no set of four`);
+  if (unavailable > 0) parts.push(`${unavailable.toLocaleString("en")} more free on nodes that take no new pod`);
   if (bad > 0) parts.push(`${bad.toLocaleString("en")} unhealthy`);
   parts.push(waiting === 1 ? "1 pod waits" : `${waiting === 0 ? "no" : waiting.toLocaleString("en")} pods wait`);
   return parts.join(", ");

@@ -177,6 +177,7 @@ def _new_tally(view: NodeView, free: int, figures: SetFigures) -> Tally:
         n_gpus=n_gpus,
         n_free=n_gpus,
         n_unhealthy=0,
+        n_unavailable=0,
         placeable=(),
         n_stranded=0,
         shares_gpus=0.0,

@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import expect
 
 from extender.embedded import parse_cluster
+from tests.cluster.fleet.nodes import node_path
 from tests.cluster.fleet.stage import Cast, play, start_cast
 from tests.cluster.fleet.workload import PODS, make_pod
 from tests.page.chromium import chromium, serious_faults, settled
@@ -57,6 +58,43 @@ def test_each_view_shows_the_cluster_as_the_api_server_has_it(cast):
             await played.delete("waits", "whole", "pair", "train")
 
     asyncio.run(main())
+
+
+def test_a_cordoned_node_is_no_room(cast):
+    """Its free GPUs stand apart, no waiting pod is told that it fits there, until it is open."""
+    (listening,) = cast.extender.events("listening")
+    base = f"http://127.0.0.1:{listening['read_port']}"
+
+    async def main() -> None:
+        async with play(cast, parse_cluster("2x dgx-1-v100")) as played:
+            cordoned, other = (node.name for node in played.nodes)
+            await played.api.patch(node_path(cordoned), {"spec": {"unschedulable": True}})
+            await played.create(make_pod("whole", 8))
+            (whole,) = await played.bound("whole")
+            assert whole.node == other
+            await played.create(make_pod("waits", 8))
+            await played.refused("waits")
+            await asyncio.to_thread(see_cordoned, base, cordoned)
+            await played.api.patch(node_path(cordoned), {"spec": {"unschedulable": False}})
+            await played.bound("waits")
+
+    asyncio.run(main())
+
+
+def see_cordoned(base: str, node: str) -> None:
+    """The cluster, the node, capacity and the pod that waits."""
+    with chromium() as browser:
+        page = opened(browser, base, "", "1 pod waits")
+        expect(page.locator("h1")).to_have_text(
+            "16 GPUs, 0 free, 8 more free on nodes that take no new pod, 1 pod waits"
+        )
+        expect(page.locator(f'[data-node="{node}"] > .free')).to_have_text("no new pod")
+        assert serious_faults(page) == []
+        opened(browser, base, f"node/{node}", "New pods do not come here: the node is cordoned")
+        opened(browser, base, "pod/default/waits", "0 of 2 nodes fit")
+        row = opened(browser, base, "capacity", "Unavailable").get_by_role("row").nth(1)
+        cells = ["dgx-1-v100", "2", "16", "0", "0", "8", "0", "0", "0"]
+        assert row.locator("td, th").all_inner_texts()[: len(cells)] == cells
 
 
 async def held(base: str, n_pods: int) -> None:

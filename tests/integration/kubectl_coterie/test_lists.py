@@ -17,6 +17,7 @@ SUMS = {
     "gpus_free": 5,
     "gpus_stranded": 1,
     "gpus_unhealthy": 1,
+    "gpus_unavailable": 0,
     "pods_pending": 1,
 }
 
@@ -49,6 +50,7 @@ def node(name="gpu-1", **changed):
         "free": 1,
         "best": best,
         "zone": "",
+        "is_unschedulable": False,
         "problems": [],
     } | changed
 
@@ -95,7 +97,8 @@ def cells(text: str) -> list[list[str]]:
 def test_nodes(serve):
     """Filters go to the extender; one node alone by name."""
     bad = {"index": 0, "id": "c", "state": "unhealthy", "pod_uid": None, "reason": "XID 79"}
-    call = serve(nodes=page(node(), node("gpu-2", gpus=[bad], best=None, free=0)))
+    other = node("gpu-2", gpus=[bad], best=None, free=0, is_unschedulable=True)
+    call = serve(nodes=page(node(), other))
     shown = cells(call("nodes", "--machine", "m", "--unhealthy").stdout)
     assert [one.strip() for one in shown[1] if one.strip()] == [
         "gpu-1",
@@ -109,6 +112,7 @@ def test_nodes(serve):
         "1",
     ]
     assert shown[2][0].strip() == "gpu-2"
+    assert "0 (no new pod)" in [one.strip() for one in shown[2]]
     query = dict(call.server.queries)["nodes"]
     assert (query["machine"], query["unhealthy"]) == ("m", "true")
     assert call("nodes", "gpu-2", "-o", "name").stdout == "node/gpu-2\n"
@@ -249,6 +253,7 @@ def machine(**changed):
         "gpus": 16,
         "free": 5,
         "unhealthy": 1,
+        "unavailable": 3,
         "placeable": {"2": 2, "4": 1, "8": 0},
         "stranded": 1,
         "stranded_since_unix_s": NOW[0] - 3600,
@@ -256,7 +261,7 @@ def machine(**changed):
     } | changed
 
 
-WORDS = ["2", "16", "5", "1", "2", "1", "0"]
+WORDS = ["2", "16", "5", "1", "3", "2", "1", "0"]
 """Its counts in a line, but for stranded GPUs."""
 COUNTED = {"topology": None, "machine": "devices", "efficiency": None, "stranded": 0}
 
@@ -269,7 +274,7 @@ def test_capacity(serve):
     assert titles.split("   ")[0].strip() == "MACHINE"
     assert first.split() == [
         "m",
-        *["2", "16", "5", "1", "2", "1", "0", "1", "(for", "60m)", "75", "%"],
+        *[*WORDS, "1", "(for", "60m)", "75", "%"],
     ]
     assert second.split() == ["devices", *WORDS, "0", "<none>"]
     wide = call("capacity", "-o", "wide", "--sort-by", "stranded").stdout

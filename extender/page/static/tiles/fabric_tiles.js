@@ -3,7 +3,7 @@
 
 import { groupColour, groupKey } from "../colours.js";
 import { h, to } from "../dom.js";
-import { count } from "../words.js";
+import { count, freeForPods, freeWords } from "../words.js";
 
 /** A look is {stressed: a group's key or null}. */
 export const fabricTiles = { width: 146, height: 56, indent: 20, grouped, heading, tile };
@@ -57,7 +57,7 @@ function walk(found, domain, { key, steps, depth }) {
 
 function heading(group) {
   const gpus = group.all.reduce((n, node) => n + node.gpus.length, 0);
-  const free = group.all.reduce((n, node) => n + node.free, 0);
+  const free = group.all.reduce((n, node) => n + freeForPods(node), 0);
   const title = group.steps.length > 0 ? group.steps.map((step) => `${step.level} ${step.name}`).join(", ")
     : group.depth > 0 ? "in no known domain below" : "in no known domain";
   return h("div", { class: `group domain ${group.nodes.length > 0 ? "switch" : ""}` },
@@ -68,9 +68,9 @@ function heading(group) {
 function tile(node, look) {
   const bad = node.gpus.filter((gpu) => gpu.reason || gpu.state === "unhealthy").length;
   const groups = [...new Set(node.gpus.map(groupKey).filter(Boolean))].sort();
-  const says = [`${node.free} of ${node.gpus.length} GPUs free`, groups.length > 0 && `groups ${groups.join(", ")}`, bad > 0 && `${bad} unhealthy`];
+  const says = [freeWords(node), groups.length > 0 && `groups ${groups.join(", ")}`, bad > 0 && `${bad} unhealthy`];
   const element = to(["node", node.name], [], {
-    class: `tile small ${bad > 0 ? "problem" : ""}`, "data-node": node.name,
+    class: `tile small ${bad > 0 ? "problem" : ""} ${node.is_unschedulable ? "closed" : ""}`, "data-node": node.name,
     "aria-label": `${node.name}, ${says.filter(Boolean).join(", ")}`,
   });
   const cells = node.gpus.map((gpu) => {

@@ -2,7 +2,7 @@
 
 import { groupColour, podColours, shareColour } from "../colours.js";
 import { h, to } from "../dom.js";
-import { count } from "../words.js";
+import { count, freeForPods, freeWords } from "../words.js";
 
 /** A look is {colour: "owner" | "group" | "share", shares, namespace}. */
 export const machineTiles = { width: 176, height: 76, indent: 0, grouped, heading, tile };
@@ -19,7 +19,7 @@ function grouped(nodes) {
 
 function heading(group) {
   const gpus = group.nodes.reduce((n, node) => n + node.gpus.length, 0);
-  const free = group.nodes.reduce((n, node) => n + node.free, 0);
+  const free = group.nodes.reduce((n, node) => n + freeForPods(node), 0);
   return h("div", { class: "group" },
     h("h2", {}, group.machine),
     h("p", {}, `${count(group.nodes.length, "node")}, ${free.toLocaleString("en")} of ${count(gpus, "GPU")} free`));
@@ -27,7 +27,7 @@ function heading(group) {
 
 function tile(node, look) {
   const bad = node.gpus.filter((gpu) => gpu.reason || gpu.state === "unhealthy").length;
-  const says = [`${node.free} of ${node.gpus.length} GPUs free`];
+  const says = [freeWords(node)];
   if (bad) says.push(`${bad} unhealthy`);
   if (node.problems.length) says.push(node.problems[0]);
   const element = to(["node", node.name], [], {
@@ -36,9 +36,10 @@ function tile(node, look) {
   });
   element.append(
     h("span", { class: "name" }, node.name),
-    h("span", { class: "free" }, node.free === 0 ? "full" : `${node.free} free`),
+    h("span", { class: "free" }, node.is_unschedulable ? "no new pod" : node.free === 0 ? "full" : `${node.free} free`),
     h("span", { class: `cells ${node.gpus.length > 16 ? "many" : ""}` }, cells(node, look)),
   );
+  if (node.is_unschedulable) element.classList.add("closed");
   if (bad || node.problems.length) element.classList.add("problem");
   return element;
 }

@@ -20,12 +20,12 @@ export function show(_parts, _query, root) {
   root.append(h("h1", {}, "Capacity"), errors, now, h("h2", {}, "Over time"), errorsOverTime, overTime);
   const current = reader(errors, async (signal) => {
     const { machines } = await get("capacity", { signal });
-    const rows = machines.map((one) => [one.machine, one.nodes, one.gpus, one.free, one.unhealthy,
+    const rows = machines.map((one) => [one.machine, one.nodes, one.gpus, one.free, one.unhealthy, one.unavailable,
       one.placeable["2"], one.placeable["4"], one.placeable["8"],
       one.stranded_since_unix_s ? `${one.stranded} since ${since(one.stranded_since_unix_s)}` : one.stranded, percent(one.efficiency)]);
     now.replaceChildren(
-      h("p", { class: "detail" }, "Sets within 10 % of the machine's best count as placeable. Stranded GPUs are free where no set of four is placeable."),
-      table("Capacity by machine type", [["Machine"], ["Nodes", true], ["GPUs", true], ["Free", true], ["Unhealthy", true],
+      h("p", { class: "detail" }, "Sets within 10 % of the machine's best count as placeable. Stranded GPUs are free where no set of four is placeable; unavailable ones would be free, but their nodes take no new pod."),
+      table("Capacity by machine type", [["Machine"], ["Nodes", true], ["GPUs", true], ["Free", true], ["Unhealthy", true], ["Unavailable", true],
         ["Sets of 2", true], ["Sets of 4", true], ["Sets of 8", true], ["Stranded", true], ["Efficiency", true]], rows));
   }, { everyMs: 1000 });
   const past = reader(errorsOverTime, async (signal) => {

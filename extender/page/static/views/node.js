@@ -4,7 +4,7 @@ import { get, list } from "../api.js";
 import { groupKey, podColours } from "../colours.js";
 import { h, notice, podLink, table } from "../dom.js";
 import { groupLink } from "../groups/group_words.js";
-import { count, set } from "../words.js";
+import { freeWords, set } from "../words.js";
 import { deadWords, drawing } from "./drawing.js";
 import { reader } from "./live.js";
 import { setWords } from "./offers.js";
@@ -36,11 +36,12 @@ export function show([name = ""], _query, root) {
 function parts(node, machines, pods) {
   const machine = machines.find((one) => one.topology === node.topology);
   const manager = node.topology_manager.policy;
-  const facts = [node.machine, `${node.free} of ${count(node.gpus.length, "GPU")} free`];
+  const facts = [node.machine, freeWords(node)];
   if (node.zone) facts.push(`zone ${node.zone}`);
   facts.push(...node.domains.filter((one) => one.level !== "zone").map((one) => `${one.level} ${one.name}`));
   facts.push(manager ? `Topology Manager ${manager}, scope ${node.topology_manager.scope}` : "Topology Manager not reported");
   const found = [h("p", { class: "detail" }, facts.join(", "))];
+  if (node.is_unschedulable) found.push(notice("New pods do not come here: the node is cordoned, not ready, unreachable or under pressure."));
   found.push(...node.problems.map((one) => notice(one, "error")));
   const colours = podColours(node.gpus);
   const picture = machine?.scene ? picturePart(node, machine, machines, pods, colours) : [];

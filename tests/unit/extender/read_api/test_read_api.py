@@ -71,6 +71,7 @@ def test_the_cluster_is_summed_up(served):
         "gpus_free": 18,
         "gpus_stranded": 0,
         "gpus_unhealthy": 0,
+        "gpus_unavailable": 0,
         "pods_placed": 2,
         "pods_pending": 1,
     }

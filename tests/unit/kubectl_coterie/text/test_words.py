@@ -11,7 +11,7 @@ from topology.value import Limit
 def cluster(**changed):
     """Sums of a cluster."""
     sums = {"gpus": 272, "gpus_free": 39, "gpus_stranded": 11, "gpus_unhealthy": 0}
-    return sums | {"pods_pending": 3} | changed
+    return sums | {"gpus_unavailable": 0, "pods_pending": 3} | changed
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,10 @@ def cluster(**changed):
         (
             cluster(gpus_stranded=0, gpus_unhealthy=2, pods_pending=1),
             "272 GPUs, 39 free, 2 unhealthy, 1 pod waits",
+        ),
+        (
+            cluster(gpus_stranded=0, gpus_unavailable=1008),
+            "272 GPUs, 39 free, 1,008 more free on nodes that take no new pod, 3 pods wait",
         ),
         (cluster(gpus=1, gpus_free=0, pods_pending=0), "1 GPU, 0 free, no pods wait"),
         (

@@ -1,0 +1,123 @@
+"""Nodes that take no new pod, as cordoned ones: what is free there, no new pod may get."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from extender.engine import Engine
+from extender.http.explain_responses import Explanation
+from extender.protocol import Verb
+from extender.read_api.bodies import CapacityBody, ClusterBody, NodeBody, PendingBody
+from tests.unit.extender.engines import RULES
+from tests.unit.extender.feeds import facts, ids, live, node, plan_of, report
+from tests.unit.extender.pods import pod
+from tests.unit.extender.read_api.served import ServedReads
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from extender.state import LiveCluster
+
+
+@pytest.fixture
+def cluster() -> LiveCluster:
+    """Four GPUs on each node; n1 has a pod with two of them, and n2, cordoned, one that is bad."""
+    made = live(node("n1"), node("n2", devices=report("n2-0"), is_unschedulable=True))
+    made.pods.see(facts("u1", plan_of("n1", *ids("n1", 0, 1))))
+    return made
+
+
+def of(cluster: LiveCluster) -> ServedReads:
+    """The read API over it."""
+    served = ServedReads(Engine(cluster, RULES))
+    cluster.set_freshness(is_synced=True, observed_at_s=served.now_s)
+    return served
+
+
+def explained(cluster: LiveCluster, n_gpus: int) -> Any:
+    """The explanation of a new pod, which has its type."""
+    body = json.dumps(pod(n_gpus, uid="asked")).encode()
+    found = json.loads(Engine(cluster, RULES).answer(Verb.EXPLAIN, body, 0.0).body)
+    Explanation.model_validate(found)
+    return found
+
+
+def sets_of_two(served: ServedReads) -> float:
+    """The metric of placeable sets."""
+    text = served.deps.metrics.render(is_ready=True, now_s=0.0).decode()
+    return sum(
+        sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name == "coterie_extender_placeable_sets" and sample.labels["size"] == "2"
+    )
+
+
+def sums(served: ServedReads) -> Mapping[str, int]:
+    """GPUs of the cluster by kind; the one machine type says the same."""
+    whole = served.get("cluster")
+    ClusterBody.model_validate(whole)
+    shown = served.get("capacity")
+    CapacityBody.model_validate(shown)
+    (machine,) = shown["machines"]
+    found: dict[str, int] = {
+        key: machine[key] for key in ("free", "stranded", "unhealthy", "unavailable")
+    }
+    assert found == {key: whole[f"gpus_{key}"] for key in found}
+    found |= machine["placeable"]
+    return found
+
+
+def test_their_free_gpus_are_unavailable_and_form_no_set(cluster):
+    """They are told apart, are not stranded, and count again when the node takes pods again."""
+    served = of(cluster)
+    assert sums(served) == {
+        "free": 2,
+        "stranded": 2,
+        "unhealthy": 1,
+        "unavailable": 3,
+        "2": 1,
+        "4": 0,
+        "8": 0,
+    }
+    assert sets_of_two(served) == 1
+    cluster.see_node(node("n2", devices=report("n2-0")))
+    assert (sums(served)["free"], sums(served)["unavailable"]) == (5, 0)
+    assert (sums(served)["2"], sets_of_two(served)) == (2, 2)
+    cluster.see_node(node("n2", devices=report("n2-0"), is_unschedulable=True))
+    assert (sums(served)["free"], sets_of_two(served)) == (2, 1)
+
+
+def test_the_node_says_so(cluster):
+    """Its GPUs keep their states."""
+    shown = of(cluster).get("nodes/n2")
+    NodeBody.model_validate(shown)
+    assert shown["is_unschedulable"]
+    assert [gpu["state"] for gpu in shown["gpus"]] == ["unhealthy", "free", "free", "free"]
+    assert not of(cluster).get("nodes/n1")["is_unschedulable"]
+
+
+def test_an_explanation_does_not_recommend_them(cluster):
+    """Three GPUs are free there, and kube-scheduler would never offer them."""
+    found = explained(cluster, 2)
+    assert [(one["node"], one["fits"]) for one in found["nodes"]] == [("n1", True), ("n2", False)]
+    assert found["nodes"][1]["reason_label"] == "node_unschedulable"
+    assert (found["summary"]["n_nodes"], found["summary"]["n_fit"]) == (2, 1)
+
+
+def test_room_is_made_on_other_nodes(cluster):
+    """A pod that waits for three GPUs gets them when the pod of n1 ends."""
+    found = explained(cluster, 3)["summary"]
+    nearest = {one["reason_label"]: one["nearest"] for one in found["groups"]}
+    assert found["n_fit"] == 0
+    assert nearest["node_unschedulable"] is None
+    assert nearest["not_enough_free"]["when_ended"] == ["default/pod-u1"]
+    served = of(cluster)
+    assert not served.filter(3, "waits", ["n1"])["NodeNames"]
+    content = served.get("pending")
+    PendingBody.model_validate(content)
+    assert content["items"][0]["would_fit"]["node"] == "n1"
