@@ -29,7 +29,8 @@ def what_if_lines(answer: Json, style: Style) -> list[str]:
     if placements:
         table = _pods(answer, style)
         groups = [trial_group(one) for one in answer.get("groups", ())]
-        lines += [_sentence(answer), *groups, "", *table.lines(placements)]
+        warnings = [f"Warning: {printable(one)}" for one in answer["warnings"]]
+        lines += [_sentence(answer), *groups, *warnings, "", *table.lines(placements)]
     pairs = list(zip(answer["before"], answer["after"], strict=True))
     if pairs:
         lines += ["", "What is left:", *_left().lines(pairs)]

@@ -152,7 +152,8 @@ class TrialCapacity(ReadBody):
 class WhatIfAnswer(ReadBody):
     """What would happen. `before` and `after` have the same machine types in the same order.
 
-    `not_considered` are sentences about what kube-scheduler and an eviction consider beside.
+    `warnings` are sentences about annotations of the question's pods that have no effect here, each
+    once. `not_considered` are sentences about what kube-scheduler and an eviction consider beside.
     """
 
     generation: int
@@ -162,4 +163,5 @@ class WhatIfAnswer(ReadBody):
     groups: list[TrialGroupBody]
     before: list[TrialCapacity]
     after: list[TrialCapacity]
+    warnings: list[str]
     not_considered: list[str]

@@ -11,6 +11,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from extender.engine.explain_group import warn_of_level
 from extender.errors import QueryError
 from extender.protocol import OWNED_KINDS
 from extender.read_api.pacing import drive, paced, pause
@@ -54,6 +55,8 @@ CONTROLLERS_KINDS = frozenset({*OWNED_KINDS, "leaderworkerset"})
 """Kinds whose groups are not in manifests: of what a controller writes, or of another object."""
 MAX_WAITING = 8
 """What-ifs that are answered or wait for their turn."""
+MAX_WARNINGS = 16
+"""Sentences about annotations: those of as many manifests as a body has, but for the longest."""
 MAX_KINDS = 8
 """Recordings whose tables are kept: those of 16 GPUs take some 4 MB."""
 
@@ -134,6 +137,7 @@ class WhatIfs:
             "groups": [group_json(one) for one in groups],
             "before": capacity_json(keys, cluster.sums),
             "after": capacity_json(keys, after),
+            "warnings": self._warnings(question.pods),
             "not_considered": not_considered(
                 groups=of_groups(
                     groups,
@@ -149,6 +153,16 @@ class WhatIfs:
             ),
         }
         return list(_parts(head, placements, tail))
+
+    def _warnings(self, pods: Sequence[TrialPod]) -> list[str]:
+        """What is wrong with annotations of these pods, each once; the first `MAX_WARNINGS`."""
+        found = dict.fromkeys(
+            text
+            for pod in pods
+            if pod.request is not None
+            for text in (*pod.request.warnings, *warn_of_level(pod.request, self._engine.cluster))
+        )
+        return list(found)[:MAX_WARNINGS]
 
     @staticmethod
     def _check_drained(names: Sequence[str], cluster: Cluster) -> None:

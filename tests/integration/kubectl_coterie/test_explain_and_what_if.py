@@ -350,6 +350,7 @@ ANSWER = {
     "placements": [],
     "before": [],
     "after": [],
+    "warnings": [],
     "not_considered": ["CPU"],
 }
 

@@ -326,6 +326,18 @@ def test_nodes_that_take_no_new_pod_are_left_out(served, monkeypatch):
     }
 
 
+def test_annotations_without_effect_are_told_once(served):
+    """As explain tells them: a level that no node is in, and a policy without an affinity."""
+    wishes = {"group": "train", "group_size": "4", "group_domain": "rack", "policy": "required"}
+    answer = ask(served, pods=[{"manifest": pod(8, **wishes), "count": 4}])
+    of_policy, of_level = answer["warnings"]
+    assert "coterie.gpu/policy" in of_policy
+    assert of_level.startswith(
+        "annotation coterie.gpu/group-domain is 'rack', which names no level of this cluster's"
+    )
+    assert ask(served, pods=[{"manifest": pod(8)}])["warnings"] == []
+
+
 def test_members_of_a_group_without_a_size_are_placed_one_by_one_which_is_said(served):
     """Whoever reads that they find nodes might think that these are near each other."""
     manifest = pod(8, group="train")

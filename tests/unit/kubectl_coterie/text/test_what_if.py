@@ -48,6 +48,7 @@ def answer(*placements: Any, **changed: Any) -> Any:
         "placements": list(placements),
         "before": [],
         "after": [],
+        "warnings": [],
         "not_considered": [],
     } | changed
 
@@ -108,6 +109,12 @@ def test_pods_whose_selector_is_not_known_are_counted_apart(known, sentence):
     assert what_if_lines(answer(*pods), PLAIN)[0] == sentence
     lost = answer(placement("p", node=None, is_selector_known=False, reason="x"))
     assert what_if_lines(lost, PLAIN)[0] == "0 of 1 pod finds a node"
+
+
+def test_warnings_stand_before_the_pods():
+    """Of annotations, whose values are a user's own."""
+    lines = what_if_lines(answer(placement("p"), warnings=["a\x1b is nothing"]), PLAIN)
+    assert lines[1] == "Warning: a? is nothing"
 
 
 def test_what_is_left():
