@@ -108,7 +108,8 @@ _CLUSTER = Board(
                     "GPUs by state",
                     "max by (state) (coterie_extender_devices) > 0",
                     "{{state}}",
-                    note="The unhealthy states are capacity that is lost or will be.",
+                    note="The unhealthy states are capacity that is lost or will be. Free ones are "
+                    "also those of nodes that take no new pod.",
                     is_stacked=True,
                 ),
                 Graph(

@@ -32,7 +32,7 @@ from topology.model import names
 from topology.select import Selected, select_set
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from extender.placement import Rater
     from extender.protocol import PodRequest, WirePod
     from extender.snapshot import ClusterSnapshot, NodeView
-    from extender.state import DeviceRow, LiveCluster
+    from extender.state import DeviceRow, LiveCluster, NodeRecord
     from extender.unschedulable import UnschedulablePod
     from topology.annotations import Plan
     from topology.select import Machine, PodFit
@@ -61,11 +61,13 @@ def explain_pod(  # noqa: PLR0913 - all that an explanation is made of
     crowding: NDArray[np.int64] | None = None,
     unschedulable: UnschedulablePod | None = None,
     reserved: Mapping[str, str] | None = None,
+    may_tolerate_closed: bool = False,
 ) -> Json:
     """Explain a pod on every node of the cluster, as JSON values.
 
     `crowding` is that of `extender.placement.domain_crowding`. `reserved` has the nodes that are
-    reserved for other groups, each with the group.
+    reserved for other groups, each with the group. With `may_tolerate_closed` the pod may go to
+    nodes that take no other new pod.
 
     Complexity: one rating and a few selections per distinct node state, and what
     `extender.engine.summary.summarize` says.
@@ -82,7 +84,11 @@ def explain_pod(  # noqa: PLR0913 - all that an explanation is made of
         }
     if request.shape is None:
         return explanation | {"nodes": ()}
-    rated, not_considered = _rated(request, snapshot, cluster, rater)
+    records = cluster.moment().nodes
+    closed = {
+        name for name, node in records.items() if node.is_unschedulable and not may_tolerate_closed
+    }
+    rated, not_considered = _rated(request, snapshot, records, closed, rater)
     rated = replace(rated, reserved=reserved or {})
     if not_considered:
         explanation["not_considered"] = not_considered
@@ -98,17 +104,20 @@ def explain_pod(  # noqa: PLR0913 - all that an explanation is made of
 
 
 def _rated(
-    request: PodRequest, snapshot: ClusterSnapshot, cluster: LiveCluster, rater: Rater
+    request: PodRequest,
+    snapshot: ClusterSnapshot,
+    records: Mapping[str, NodeRecord],
+    closed: Collection[str],
+    rater: Rater,
 ) -> tuple[Ratings, list[str]]:
     """The ratings of the nodes that may be offered for the pod, and what is not considered."""
-    records = cluster.moment().nodes
     nodes = AllowedNodes(request.node_affinity, records)
     allowed: list[NodeView] = []
     excluded: dict[Reason, list[NodeView]] = {}
     for view in snapshot.views:
         if not nodes.allows(view):
             excluded.setdefault(Reason.NODE_AFFINITY, []).append(view)
-        elif view.name in records and records[view.name].is_unschedulable:
+        elif view.name in closed:
             excluded.setdefault(Reason.NODE_UNSCHEDULABLE, []).append(view)
         else:
             allowed.append(view)

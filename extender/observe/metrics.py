@@ -141,6 +141,11 @@ class ExtenderMetrics:
             "Devices by state. A rise of the unhealthy states is capacity that is lost or will be.",
             "state",
         )
+        self._unavailable = self._gauge(
+            "unavailable_devices",
+            "Devices that are free on nodes that take no new pod: cordoned, not ready, unreachable "
+            "or under pressure. `coterie_extender_devices` counts them as free.",
+        )
         self._pods = self._gauge(
             "pods_with_devices",
             "Pods that have devices; should match the GPU pods that run.",
@@ -210,6 +215,7 @@ class ExtenderMetrics:
         counts = cluster.counts()
         for state in DeviceState:
             self._devices.labels(state.value).set(counts.get(state, 0))
+        self._unavailable.set(cluster.n_unavailable)
         pool = self._engine.unschedulable
         counts_by_reason, first_s = pool.counts(), pool.first_rejected_s()
         for reason in {*_OF_NODES, *counts_by_reason}:
@@ -242,7 +248,8 @@ class ExtenderMetrics:
         stranded = GaugeMetricFamily(
             "coterie_extender_stranded_devices",
             "Free GPUs of nodes that hold no such set of that size any more: free, and of little "
-            "use to a pod of the size. A high share of the free GPUs means fragmentation.",
+            "use to a pod of the size. A high share of the free and available GPUs means "
+            "fragmentation.",
             labels=["machine", "size"],
         )
         totals: dict[tuple[str, str], tuple[int, int]] = {}

@@ -64,13 +64,13 @@ def _states(
     states: defaultdict[NodeKind, list[tuple[int, int]]] = defaultdict(list)
     is_open = np.ones(len(snapshot.views), dtype=np.bool_)
     is_open[[snapshot.positions[name] for name in closed]] = False
-    n_nodes = np.bincount(snapshot.state_ids[is_open])
-    occurring: list[int] = n_nodes.nonzero()[0].tolist()
+    occurring: list[int] = np.bincount(snapshot.state_ids).nonzero()[0].tolist()
+    n_open = np.bincount(snapshot.state_ids[is_open], minlength=len(snapshot.samples))
     for number in occurring:
         view = snapshot.samples[number]
         kind = view.kind
         if kind.resource == resource and kind.machine is not None and kind.machine.near_best:
-            states[kind].append((view.free, int(n_nodes[number])))
+            states[kind].append((view.free, int(n_open[number])))
     return states
 
 

@@ -132,6 +132,11 @@ class _SpreadConstraint(_Wire):
     when_unsatisfiable: str | None = Field(default=None, alias="whenUnsatisfiable")
 
 
+class _Toleration(_Wire):
+    key: str | None = None
+    effect: str | None = None
+
+
 class _SchedulingGroup(_Wire):
     pod_group_name: str | None = Field(default=None, alias="podGroupName")
 
@@ -153,8 +158,21 @@ class PodSpec(_Wire):
     topology_spread_constraints: _List[_SpreadConstraint] | None = Field(
         default=None, alias="topologySpreadConstraints"
     )
+    tolerations: _List[_Toleration] | None = None
     scheduling_gates: list[Any] | None = Field(default=None, alias="schedulingGates")
     scheduling_group: _SchedulingGroup | None = Field(default=None, alias="schedulingGroup")
+
+    @property
+    def may_tolerate_closed(self) -> bool:
+        """Whether it may go to a node that Kubernetes itself keeps new pods off, as a cordoned one.
+
+        Every pod tolerates some of these taints for a while once it runs (effect NoExecute).
+        """
+        return any(
+            (not one.key or one.key.startswith("node.kubernetes.io/"))
+            and one.effect in {None, "", "NoSchedule"}
+            for one in self.tolerations or ()
+        )
 
     @property
     def has_soft_wishes(self) -> bool:

@@ -262,13 +262,16 @@ class Trial:
         key = self._moment.key(request.resource), request.node_affinity
         if key not in self._allowed:
             self._allowed[key] = yield from self._allow(request.node_affinity, snapshot)
-        is_open = np.ones(len(snapshot.views), dtype=np.bool_)
-        is_open[[snapshot.positions[name] for name in (*self._drained, *self._closed)]] = False
-        positions = (is_open & self._allowed[key]).nonzero()[0]
+        is_left = np.ones(len(snapshot.views), dtype=np.bool_)
+        is_left[[snapshot.positions[name] for name in self._drained]] = False
+        is_allowed = is_left & self._allowed[key]
+        is_open = is_allowed.copy()
+        is_open[[snapshot.positions[name] for name in self._closed]] = False
+        positions = is_open.nonzero()[0]
         yield
         excluded = {
-            Reason.NODE_AFFINITY: int(is_open.sum()) - len(positions),
-            Reason.NODE_UNSCHEDULABLE: len(self._closed),
+            Reason.NODE_AFFINITY: int(is_left.sum() - is_allowed.sum()),
+            Reason.NODE_UNSCHEDULABLE: int(is_allowed.sum()) - len(positions),
         }
         return positions, excluded
 

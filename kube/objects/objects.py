@@ -234,7 +234,7 @@ def read_node(
 
 
 def _is_by_kubernetes(taint: Mapping[str, object]) -> bool:
-    """Whether Kubernetes itself keeps new pods off a node by it, which only DaemonSets tolerate."""
+    """Whether Kubernetes itself keeps new pods off a node by it, but for those that tolerate it."""
     effect = text_at(taint, "effect")
     return text_at(taint, "key") in _CLOSING_TAINTS and effect in ("NoSchedule", "NoExecute")
 

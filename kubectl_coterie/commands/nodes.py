@@ -64,7 +64,7 @@ def node_table(style: Style) -> Table[Json]:
             Column("NAME", lambda node: node["name"]),
             Column("MACHINE", lambda node: node["machine"]),
             Column("GPUS", lambda node: str(len(node["gpus"])), key=lambda node: len(node["gpus"])),
-            Column("FREE", _n_free, key=lambda node: node["free"]),
+            Column("FREE", lambda node: str(node["free"]), key=lambda node: node["free"]),
             Column(
                 "UNHEALTHY",
                 lambda node: str(_n_unhealthy(node)),
@@ -75,6 +75,7 @@ def node_table(style: Style) -> Table[Json]:
             best("4"),
             best("8"),
             Column("PODS", lambda node: str(len(_pods(node))), key=lambda node: len(_pods(node))),
+            Column("NEW PODS", lambda node: "no" if node["is_unschedulable"] else "yes"),
             Column("ZONE", lambda node: node["zone"] or None, is_wide=True),
             Column("FREE GPUS", lambda node: _free(node) or None, is_wide=True),
             Column("PROBLEMS", lambda node: "; ".join(node["problems"]) or None, is_wide=True),
@@ -92,10 +93,6 @@ def _best(node: Json, size: str) -> str | None:
     if found is None:
         return None
     return f"{rate(found['gbytes_per_s']).removesuffix(' GB/s')} ({percent(found['share'])})"
-
-
-def _n_free(node: Json) -> str:
-    return f"{node['free']}{' (no new pod)' if node['is_unschedulable'] else ''}"
 
 
 def _n_unhealthy(node: Json) -> int:

@@ -22,14 +22,14 @@ __all__ = ["what_if_lines"]
 def what_if_lines(answer: Json, style: Style) -> list[str]:
     """The changed nodes, a line for each group and pod, what is left, what is not considered.
 
-    An extender before groups has none of them.
+    An extender before groups has none of them, and one before warnings no warnings.
     """
     lines = _changes(answer)
     placements = answer["placements"]
     if placements:
         table = _pods(answer, style)
         groups = [trial_group(one) for one in answer.get("groups", ())]
-        warnings = [f"Warning: {printable(one)}" for one in answer["warnings"]]
+        warnings = [f"Warning: {printable(one)}" for one in answer.get("warnings", ())]
         lines += [_sentence(answer), *groups, *warnings, "", *table.lines(placements)]
     pairs = list(zip(answer["before"], answer["after"], strict=True))
     if pairs:

@@ -156,7 +156,7 @@ _REASONS = {
     "no_topology": "topology unknown",
     "other_resource": "not the pod's GPU resource",
     "node_affinity": "not allowed by nodeSelector or node affinity",
-    "node_unschedulable": "cordoned or not ready",
+    "node_unschedulable": "node takes no new pod",
     "group_waiting": "group members missing",
     "group_placing": "group is being placed",
     "group_no_room": "no room for its group",

@@ -89,13 +89,14 @@ async function decode(path, response) {
  */
 export function watch(onChange, onState) {
   let poll = null;
-  let generation = null;
+  let seen = null; // what was last read of the cluster; its generation alone does not grow with a cordon
   const read = async () => {
     try {
       const cluster = await get("cluster");
       onState("polling");
-      if (generation !== null && cluster.generation !== generation) onChange({ nodes: null, groups: null, pending: true });
-      generation = cluster.generation;
+      const now = JSON.stringify({ ...cluster, at_unix_s: null });
+      if (seen !== null && now !== seen) onChange({ nodes: null, groups: null, pending: true });
+      seen = now;
     } catch {
       onState("away");
     }
@@ -114,11 +115,10 @@ export function watch(onChange, onState) {
       poll = null;
       onState("live");
       // The first event says only where the stream begins; what changed before it is unknown.
-      const missed = isFirst && generation !== null && generation !== change.generation;
-      if (missed) onChange({ nodes: null, groups: null, pending: true });
-      else if (!isFirst) onChange(change);
+      if (!isFirst) onChange(change);
+      else if (seen !== null) onChange({ nodes: null, groups: null, pending: true });
       isFirst = false;
-      generation = change.generation;
+      seen = "";
     });
     stream.addEventListener("error", () => {
       startPolling();

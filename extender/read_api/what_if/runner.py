@@ -56,7 +56,7 @@ CONTROLLERS_KINDS = frozenset({*OWNED_KINDS, "leaderworkerset"})
 MAX_WAITING = 8
 """What-ifs that are answered or wait for their turn."""
 MAX_WARNINGS = 16
-"""Sentences about annotations: those of as many manifests as a body has, but for the longest."""
+"""Sentences about annotations in an answer; of further ones it says how many there are."""
 MAX_KINDS = 8
 """Recordings whose tables are kept: those of 16 GPUs take some 4 MB."""
 
@@ -155,14 +155,15 @@ class WhatIfs:
         return list(_parts(head, placements, tail))
 
     def _warnings(self, pods: Sequence[TrialPod]) -> list[str]:
-        """What is wrong with annotations of these pods, each once; the first `MAX_WARNINGS`."""
+        """What is wrong with annotations of these pods, each once."""
         found = dict.fromkeys(
             text
             for pod in pods
             if pod.request is not None
             for text in (*pod.request.warnings, *warn_of_level(pod.request, self._engine.cluster))
         )
-        return list(found)[:MAX_WARNINGS]
+        more = len(found) - MAX_WARNINGS
+        return [*list(found)[:MAX_WARNINGS], *([f"and {more} more"] if more > 0 else ())]
 
     @staticmethod
     def _check_drained(names: Sequence[str], cluster: Cluster) -> None:

@@ -303,9 +303,10 @@ SETS = extender("placeable_sets", "3x90", "3x90", **PLACED) | extender(
 VALUES = {
     "coterie:free_devices:ratio": (
         extender("devices", "6x90", "6x90", state="free")
-        | extender("devices", "2x90", "2x90", state="bound"),
+        | extender("devices", "2x90", "2x90", state="bound")
+        | extender("unavailable_devices", "2x90", "2x90"),
         {},
-        0.75,
+        0.5,
     ),
     "coterie:placeable_sets:max": (SETS, PLACED, 3),
     "coterie:stranded_devices:max": (SETS, PLACED, 2),

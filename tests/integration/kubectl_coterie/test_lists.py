@@ -110,9 +110,10 @@ def test_nodes(serve):
         "<none>",
         "<none>",
         "1",
+        "yes",
     ]
     assert shown[2][0].strip() == "gpu-2"
-    assert "0 (no new pod)" in [one.strip() for one in shown[2]]
+    assert shown[2][-1].strip() == "no"
     query = dict(call.server.queries)["nodes"]
     assert (query["machine"], query["unhealthy"]) == ("m", "true")
     assert call("nodes", "gpu-2", "-o", "name").stdout == "node/gpu-2\n"

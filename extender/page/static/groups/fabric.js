@@ -25,7 +25,7 @@ export function show(_parts, query, root) {
   const item = (look, text) => h("li", {}, h("span", { class: `cell ${look}` }), text);
   root.append(h("h1", {}, "Fabric"), errors, levels, form,
     h("ul", { class: "legend" }, item("held pod-0", "a group, its colour in every view"), item("held single", "a pod without a group"),
-      item("free", "free"), item("bad", "unhealthy")),
+      item("free", "free"), item("bad", "unhealthy"), h("li", {}, "dashed border: the node takes no new pod")),
     sentence, figure, h("section", { "aria-label": "Fabric" }, box));
 
   const store = nodeStore();
@@ -114,5 +114,6 @@ function words(node, gpus, groups) {
     found.push("; ");
   }
   const bad = gpus.filter((gpu) => gpu.reason).map((gpu) => `GPU ${gpu.index} is unhealthy: ${gpu.reason}; `);
+  if (node.is_unschedulable) bad.push("the node takes no new pod; ");
   return [...found, ...bad, gpus.length === 1 && free === 1 ? `GPU ${gpus[0].index} is free.` : `${free} of ${count(gpus.length, "GPU")} free.`];
 }

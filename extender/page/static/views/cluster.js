@@ -157,7 +157,7 @@ function offer(select, values, shown, wanted, keep) {
 
 function legendOf(colour) {
   const item = (look, text) => h("li", {}, h("span", { class: `cell ${look}` }), text);
-  const common = [item("free", "free"), item("bad pod-0", "unhealthy")];
+  const common = [item("free", "free"), item("bad pod-0", "unhealthy"), h("li", {}, "dashed border: the node takes no new pod")];
   if (colour === "share") return [...SHARES.map(([look, text]) => item(`held ${look}`, text)), ...common];
   if (colour === "group") return [item("held pod-0", "a group, its colour in every view"), item("held single", "a pod without a group"), ...common];
   const pods = h("li", {}, ["pod-0", "pod-3", "pod-7"].map((one) => h("span", { class: `cell held ${one}` })),

@@ -51,7 +51,7 @@ function parts(node, machines, pods) {
   found.push(...picture, h("h2", {}, "GPUs"), gpuTable(node, machine, colours));
   if (machine) found.push(h("h2", {}, "NICs"), nicTable(machine));
   for (const other of node.other_resources) {
-    found.push(h("h2", {}, other.resource), h("p", {}, `${other.free} of ${other.gpus.length} free`));
+    found.push(h("h2", {}, other.resource), h("p", {}, freeWords({ ...other, is_unschedulable: node.is_unschedulable })));
   }
   return found;
 }

@@ -38,23 +38,33 @@ def of(cluster: LiveCluster) -> ServedReads:
     return served
 
 
-def explained(cluster: LiveCluster, n_gpus: int) -> Any:
+def explained(cluster: LiveCluster, n_gpus: int, *tolerations: dict[str, str]) -> Any:
     """The explanation of a new pod, which has its type."""
-    body = json.dumps(pod(n_gpus, uid="asked")).encode()
+    manifest = pod(n_gpus, uid="asked")
+    manifest["spec"]["tolerations"] = list(tolerations)
+    body = json.dumps(manifest).encode()
     found = json.loads(Engine(cluster, RULES).answer(Verb.EXPLAIN, body, 0.0).body)
     Explanation.model_validate(found)
     return found
 
 
-def sets_of_two(served: ServedReads) -> float:
-    """The metric of placeable sets."""
+def metric(served: ServedReads, name: str, **labels: str) -> float:
+    """The one value of a metric of the extender."""
     text = served.deps.metrics.render(is_ready=True, now_s=0.0).decode()
-    return sum(
+    (value,) = (
         sample.value
         for family in text_string_to_metric_families(text)
         for sample in family.samples
-        if sample.name == "coterie_extender_placeable_sets" and sample.labels["size"] == "2"
+        if sample.name == f"coterie_extender_{name}" and labels.items() <= sample.labels.items()
     )
+    return value
+
+
+def sets_of_two(served: ServedReads) -> float:
+    """The metric of placeable sets; those that are unavailable are as in the cluster's sums."""
+    n_unavailable = served.get("cluster")["gpus_unavailable"]
+    assert metric(served, "unavailable_devices") == n_unavailable
+    return metric(served, "placeable_sets", size="2")
 
 
 def sums(served: ServedReads) -> Mapping[str, int]:
@@ -92,6 +102,13 @@ def test_their_free_gpus_are_unavailable_and_form_no_set(cluster):
     assert (sums(served)["free"], sets_of_two(served)) == (2, 1)
 
 
+def test_a_machine_type_that_is_closed_as_a_whole_keeps_its_series(cluster):
+    """An alert on too few sets would be silent when a rack is cordoned."""
+    cluster.see_node(node("n1", is_unschedulable=True))
+    served = of(cluster)
+    assert (sets_of_two(served), sums(served)["free"], sums(served)["unavailable"]) == (0, 0, 5)
+
+
 def test_the_node_says_so(cluster):
     """Its GPUs keep their states."""
     shown = of(cluster).get("nodes/n2")
@@ -107,6 +124,21 @@ def test_an_explanation_does_not_recommend_them(cluster):
     assert [(one["node"], one["fits"]) for one in found["nodes"]] == [("n1", True), ("n2", False)]
     assert found["nodes"][1]["reason_label"] == "node_unschedulable"
     assert (found["summary"]["n_nodes"], found["summary"]["n_fit"]) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("toleration", "n_fit"),
+    [
+        ({"operator": "Exists"}, 2),
+        ({"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}, 2),
+        ({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}, 2),
+        ({"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}, 1),
+        ({"key": "nvidia.com/gpu", "operator": "Exists"}, 1),
+    ],
+)
+def test_a_pod_that_tolerates_it_may_go_there(cluster, toleration, n_fit):
+    """As kube-scheduler offers it; what every pod tolerates once it runs is none of that."""
+    assert explained(cluster, 2, toleration)["summary"]["n_fit"] == n_fit
 
 
 def test_room_is_made_on_other_nodes(cluster):

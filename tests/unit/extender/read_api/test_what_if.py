@@ -324,6 +324,12 @@ def test_nodes_that_take_no_new_pod_are_left_out(served, monkeypatch):
         "affinity_never": 1,
         "node_unschedulable": 1,
     }
+    manifest = pod(8)
+    manifest["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "8x-l4-0"}
+    (placed,) = ask(served, pods=[{"manifest": manifest}])["placements"]
+    assert {one["reason_label"]: one["n_nodes"] for one in placed["reasons"]} == {
+        "node_affinity": 2
+    }, "an uncordon would not help"
 
 
 def test_annotations_without_effect_are_told_once(served):
@@ -336,6 +342,11 @@ def test_annotations_without_effect_are_told_once(served):
         "annotation coterie.gpu/group-domain is 'rack', which names no level of this cluster's"
     )
     assert ask(served, pods=[{"manifest": pod(8)}])["warnings"] == []
+    many = [
+        {"manifest": pod(8, group=f"g{i}", group_size="4", group_domain=f"rack-{i}")}
+        for i in range(20)
+    ]
+    assert ask(served, pods=many)["warnings"][-1] == "and 4 more"
 
 
 def test_members_of_a_group_without_a_size_are_placed_one_by_one_which_is_said(served):
