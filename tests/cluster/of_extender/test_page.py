@@ -93,8 +93,8 @@ def see_cordoned(base: str, node: str) -> None:
         opened(browser, base, f"node/{node}", "New pods do not come here: the node is cordoned")
         opened(browser, base, "pod/default/waits", "0 of 2 nodes fit")
         row = opened(browser, base, "capacity", "Unavailable").get_by_role("row").nth(1)
-        cells = ["dgx-1-v100", "2", "16", "0", "0", "8", "0", "0", "0"]
-        assert row.locator("td, th").all_inner_texts()[: len(cells)] == cells
+        _, *counts = row.locator("td, th").all_inner_texts()
+        assert counts[:8] == ["2", "16", "0", "0", "8", "0", "0", "0"]
 
 
 async def held(base: str, n_pods: int) -> None:
