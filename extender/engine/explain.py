@@ -61,13 +61,13 @@ def explain_pod(  # noqa: PLR0913 - all that an explanation is made of
     crowding: NDArray[np.int64] | None = None,
     unschedulable: UnschedulablePod | None = None,
     reserved: Mapping[str, str] | None = None,
-    may_tolerate_closed: bool = False,
+    may_tolerate_unschedulable: bool = False,
 ) -> Json:
     """Explain a pod on every node of the cluster, as JSON values.
 
     `crowding` is that of `extender.placement.domain_crowding`. `reserved` has the nodes that are
-    reserved for other groups, each with the group. With `may_tolerate_closed` the pod may go to
-    nodes that take no other new pod.
+    reserved for other groups, each with the group. With `may_tolerate_unschedulable` the
+    pod may go to nodes that take no other new pod.
 
     Complexity: one rating and a few selections per distinct node state, and what
     `extender.engine.summary.summarize` says.
@@ -84,11 +84,9 @@ def explain_pod(  # noqa: PLR0913 - all that an explanation is made of
         }
     if request.shape is None:
         return explanation | {"nodes": ()}
-    records = cluster.moment().nodes
-    closed = {
-        name for name, node in records.items() if node.is_unschedulable and not may_tolerate_closed
-    }
-    rated, not_considered = _rated(request, snapshot, records, closed, rater)
+    moment = cluster.moment()
+    avoided = frozenset[str]() if may_tolerate_unschedulable else moment.unschedulable
+    rated, not_considered = _rated(request, snapshot, moment.nodes, avoided, rater)
     rated = replace(rated, reserved=reserved or {})
     if not_considered:
         explanation["not_considered"] = not_considered
@@ -107,7 +105,7 @@ def _rated(
     request: PodRequest,
     snapshot: ClusterSnapshot,
     records: Mapping[str, NodeRecord],
-    closed: Collection[str],
+    unschedulable: Collection[str],
     rater: Rater,
 ) -> tuple[Ratings, list[str]]:
     """The ratings of the nodes that may be offered for the pod, and what is not considered."""
@@ -117,7 +115,7 @@ def _rated(
     for view in snapshot.views:
         if not nodes.allows(view):
             excluded.setdefault(Reason.NODE_AFFINITY, []).append(view)
-        elif view.name in closed:
+        elif view.name in unschedulable:
             excluded.setdefault(Reason.NODE_UNSCHEDULABLE, []).append(view)
         else:
             allowed.append(view)

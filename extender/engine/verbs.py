@@ -344,7 +344,7 @@ class Engine:
                 crowding=self._crowding.of(request, cluster.snapshot_for(request)),
                 unschedulable=unschedulable,
                 reserved=self.groups.readings.reserved_for_others(request),
-                may_tolerate_closed=pod.spec.may_tolerate_closed,
+                may_tolerate_unschedulable=pod.spec.may_tolerate_unschedulable,
             )
         plan_text = (pod.metadata.annotations or {}).get(names.PLAN)
         group = explain_group(request, self.groups.readings, cluster, plan_text)

@@ -215,7 +215,7 @@ class ExtenderMetrics:
         counts = cluster.counts()
         for state in DeviceState:
             self._devices.labels(state.value).set(counts.get(state, 0))
-        self._unavailable.set(cluster.n_unavailable)
+        self._unavailable.set(cluster.moment().n_unavailable)
         pool = self._engine.unschedulable
         counts_by_reason, first_s = pool.counts(), pool.first_rejected_s()
         for reason in {*_OF_NODES, *counts_by_reason}:

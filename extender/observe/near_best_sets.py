@@ -42,14 +42,14 @@ class NearBestSets:
         O(nodes), and O(distinct states of nodes x sizes) where the cluster changed since the last
         call.
         """
-        records = self._cluster.moment().nodes
-        closed = frozenset(name for name, node in records.items() if node.is_unschedulable)
-        counted = self._cluster.snapshot.generation, closed
+        moment = self._cluster.moment()
+        unschedulable = moment.unschedulable
+        counted = moment.generation, unschedulable
         if counted != self._counted:
             counts: defaultdict[tuple[str, int], tuple[int, int]] = defaultdict(lambda: (0, 0))
             for resource in self._resources:
                 snapshot = self._cluster.snapshot_of(resource)
-                for kind, states in _states(snapshot, resource, closed).items():
+                for kind, states in _states(snapshot, resource, unschedulable).items():
                     for size, found in _count(kind, states).items():
                         before = counts[kind.name, size]
                         counts[kind.name, size] = before[0] + found[0], before[1] + found[1]
@@ -58,19 +58,20 @@ class NearBestSets:
 
 
 def _states(
-    snapshot: ClusterSnapshot, resource: str, closed: Iterable[str]
+    snapshot: ClusterSnapshot, resource: str, unschedulable: Iterable[str]
 ) -> dict[NodeKind, list[tuple[int, int]]]:
-    """Of each kind with tables: the free masks that occur, and on how many open nodes each does."""
+    """Of each kind with tables: the free masks that occur, and on how many nodes that take pods."""
     states: defaultdict[NodeKind, list[tuple[int, int]]] = defaultdict(list)
-    is_open = np.ones(len(snapshot.views), dtype=np.bool_)
-    is_open[[snapshot.positions[name] for name in closed]] = False
-    occurring: list[int] = np.bincount(snapshot.state_ids).nonzero()[0].tolist()
-    n_open = np.bincount(snapshot.state_ids[is_open], minlength=len(snapshot.samples))
+    takes_pods = np.ones(len(snapshot.views), dtype=np.bool_)
+    takes_pods[[snapshot.positions[name] for name in unschedulable]] = False
+    n_all = np.bincount(snapshot.state_ids)
+    n_nodes = np.bincount(snapshot.state_ids[takes_pods], minlength=len(n_all))
+    occurring: list[int] = n_all.nonzero()[0].tolist()
     for number in occurring:
         view = snapshot.samples[number]
         kind = view.kind
         if kind.resource == resource and kind.machine is not None and kind.machine.near_best:
-            states[kind].append((view.free, int(n_open[number])))
+            states[kind].append((view.free, int(n_nodes[number])))
     return states
 
 

@@ -163,7 +163,7 @@ class PodSpec(_Wire):
     scheduling_group: _SchedulingGroup | None = Field(default=None, alias="schedulingGroup")
 
     @property
-    def may_tolerate_closed(self) -> bool:
+    def may_tolerate_unschedulable(self) -> bool:
         """Whether it may go to a node that Kubernetes itself keeps new pods off, as a cordoned one.
 
         Every pod tolerates some of these taints for a while once it runs (effect NoExecute).

@@ -317,8 +317,8 @@ def _containers(pod: PodRecord, part: _Part) -> tuple[tuple[str, tuple[str, ...]
 
 def _tally(part: _Part, placed: Iterable[_Placed], figures: SetFigures) -> Tally:
     account, n_gpus = part.account, len(part.served.ids)
-    is_closed = part.node.is_unschedulable
-    free = 0 if is_closed else account.free
+    is_unschedulable = part.node.is_unschedulable
+    free = 0 if is_unschedulable else account.free
     placeable = figures.placeable(part.machine, free)
     n_free = free.bit_count()
     sums: Counter[str] = Counter()
@@ -334,7 +334,7 @@ def _tally(part: _Part, placed: Iterable[_Placed], figures: SetFigures) -> Tally
         n_gpus=n_gpus,
         n_free=n_free,
         n_unhealthy=account.unhealthy.bit_count(),
-        n_unavailable=account.free.bit_count() if is_closed else 0,
+        n_unavailable=account.free.bit_count() if is_unschedulable else 0,
         placeable=placeable,
         n_stranded=figures.stranded(placeable, n_gpus=n_gpus, n_free=n_free),
         shares_gpus=shares_gpus,

@@ -91,15 +91,15 @@ class WouldFit:
         size_gpus = pod_size(shape.requests)
         request = PodRequest("", "", "", shape, size_gpus=size_gpus, priority=priority)
         snapshot = cluster.moment.snapshot_for(request)
-        records = cluster.moment.nodes
-        allowed = AllowedNodes(affinity, records)
+        allowed = AllowedNodes(affinity, cluster.moment.nodes)
+        unschedulable = cluster.moment.unschedulable
         views: list[NodeView] = []
         # By name, as the search takes them: sorted already, its own sort takes no time.
         async for name in paced(cluster.names):
             view = snapshot.views[snapshot.positions[name]]
             is_searched = view.kind.machine is not None and view.kind.machine.is_searched
-            is_closed = records[name].is_unschedulable
-            if not is_searched and not is_closed and allowed.allows(view):
+            is_offered = name not in unschedulable
+            if not is_searched and is_offered and allowed.allows(view):
                 views.append(view)
         by_state = {view.state: view for view in views}
         turns = rate_in_turns(request, tuple(by_state.values()), self._rater)

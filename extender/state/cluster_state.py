@@ -207,17 +207,6 @@ class LiveCluster:
         return count_states(one for accounts in self._accounts.values() for one in accounts)
 
     @property
-    def n_unavailable(self) -> int:
-        """Number of devices that are free on nodes that take no new pod. O(nodes)."""
-        self.reconcile()
-        return sum(
-            account.free.bit_count()
-            for name, node in self._nodes.items()
-            if node.is_unschedulable
-            for account in self._accounts[name]
-        )
-
-    @property
     def n_owners(self) -> int:
         """Number of pods that have devices or a claim; one on a node once. O(pods)."""
         self.reconcile()

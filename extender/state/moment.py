@@ -37,6 +37,20 @@ class StateMoment:
         """That of all snapshots."""
         return self.snapshots[""].generation
 
+    @property
+    def unschedulable(self) -> frozenset[str]:
+        """The names of the nodes that take no new pod. O(nodes)."""
+        return frozenset(name for name, node in self.nodes.items() if node.is_unschedulable)
+
+    @property
+    def n_unavailable(self) -> int:
+        """Number of devices that are free on nodes that take no new pod. O(nodes)."""
+        return sum(
+            account.free.bit_count()
+            for name in self.unschedulable
+            for account in self.accounts[name]
+        )
+
     def key(self, resource: str) -> str:
         """Which of the snapshots is for pods that request a resource."""
         return resource if resource in self.snapshots else ""

@@ -122,11 +122,7 @@ class Trial:
         self._rules = rules
         self._added = added
         self._drained = frozenset(drained)
-        self._closed = [
-            name
-            for name, node in moment.nodes.items()
-            if node.is_unschedulable and name not in self._drained
-        ]
+        self._unschedulable = moment.unschedulable - self._drained
         self._rater = Rater(loss_bounds=rules.loss_bounds)
         self._domains: NodeDomains | None = None
         self._planner: JointPlanner | None = None
@@ -266,7 +262,7 @@ class Trial:
         is_left[[snapshot.positions[name] for name in self._drained]] = False
         is_allowed = is_left & self._allowed[key]
         is_open = is_allowed.copy()
-        is_open[[snapshot.positions[name] for name in self._closed]] = False
+        is_open[[snapshot.positions[name] for name in self._unschedulable]] = False
         positions = is_open.nonzero()[0]
         yield
         excluded = {

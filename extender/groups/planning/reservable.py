@@ -78,23 +78,23 @@ def reservable(
     order = planner.order(snapshot.node_index)
     room = planner.node_room.of(largest, snapshot, order)
     most = most_per_node(tree, near)
-    records = cluster.moment().nodes
+    moment = cluster.moment()
+    unschedulable = moment.unschedulable
     is_able = np.array([name not in near.avoided for name in tree.node_names], dtype=np.bool_)
-    is_closed = np.array(
-        [name in records and records[name].is_unschedulable for name in tree.node_names],
-        dtype=np.bool_,
-    )
+    is_unschedulable = np.array([name in unschedulable for name in tree.node_names], dtype=np.bool_)
     within = required_level(largest)
     if within != ANY_DOMAIN and near.nodes:
         is_able &= inside_level(tree, within, near.nodes)
     own = Counter(near.nodes)
     left = room.fits_when_empty - np.array([own[name] for name in tree.node_names], dtype=np.int64)
     empty = np.where(is_able, np.clip(left, 0, most), 0)
-    is_allowed = _is_allowed(cluster, requests, records, empty > 0)
+    is_allowed = _is_allowed(cluster, requests, moment.nodes, empty > 0)
     empty = np.where(is_allowed, empty, 0)
-    fits = np.where(is_closed, 0, np.minimum(room.fits, empty))
+    fits = np.where(is_unschedulable, 0, np.minimum(room.fits, empty))
     offers = dict.fromkeys(offer for _, offer in members)
-    is_unoffered = (fits > 0) & ~_is_offered(list(offers), snapshot.node_index, order) | is_closed
+    is_unoffered = (fits > 0) & ~_is_offered(
+        list(offers), snapshot.node_index, order
+    ) | is_unschedulable
     return Reservable(fits, empty, is_unoffered, largest.size_gpus, within)
 
 

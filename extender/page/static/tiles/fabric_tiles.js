@@ -70,7 +70,7 @@ function tile(node, look) {
   const groups = [...new Set(node.gpus.map(groupKey).filter(Boolean))].sort();
   const says = [freeWords(node), groups.length > 0 && `groups ${groups.join(", ")}`, bad > 0 && `${bad} unhealthy`];
   const element = to(["node", node.name], [], {
-    class: `tile small ${bad > 0 ? "problem" : ""} ${node.is_unschedulable ? "closed" : ""}`, "data-node": node.name,
+    class: `tile small ${bad > 0 ? "problem" : ""} ${node.is_unschedulable ? "unschedulable" : ""}`, "data-node": node.name,
     "aria-label": `${node.name}, ${says.filter(Boolean).join(", ")}`,
   });
   const cells = node.gpus.map((gpu) => {

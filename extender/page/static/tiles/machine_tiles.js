@@ -39,7 +39,7 @@ function tile(node, look) {
     h("span", { class: "free" }, node.is_unschedulable ? "no new pod" : node.free === 0 ? "full" : `${node.free} free`),
     h("span", { class: `cells ${node.gpus.length > 16 ? "many" : ""}` }, cells(node, look)),
   );
-  if (node.is_unschedulable) element.classList.add("closed");
+  if (node.is_unschedulable) element.classList.add("unschedulable");
   if (bad || node.problems.length) element.classList.add("problem");
   return element;
 }
