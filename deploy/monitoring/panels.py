@@ -108,9 +108,16 @@ _CLUSTER = Board(
                     "GPUs by state",
                     "max by (state) (coterie_extender_devices) > 0",
                     "{{state}}",
-                    note="The unhealthy states are capacity that is lost or will be. Free ones are "
-                    "also those of nodes that take no new pod.",
+                    note="The unhealthy states are capacity that is lost or will be. `free` "
+                    "includes GPUs of nodes that take no new pod, which the next graph shows.",
                     is_stacked=True,
+                ),
+                Graph(
+                    "GPUs free on nodes that take no new pod",
+                    "max(coterie_extender_unavailable_devices)",
+                    "unavailable",
+                    note="Cordoned, not ready, unreachable or under pressure. The share of free "
+                    "GPUs, placeable sets and stranded GPUs leave them out.",
                 ),
                 Graph(
                     "Placeable sets",

@@ -30,9 +30,10 @@ from topology.annotations import decode_plan
 from topology.errors import CodecError
 from topology.model import names
 from topology.select import Selected, select_set
+from topology.taints import Toleration, tolerates_all
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -61,13 +62,12 @@ def explain_pod(  # noqa: PLR0913 - all that an explanation is made of
     crowding: NDArray[np.int64] | None = None,
     unschedulable: UnschedulablePod | None = None,
     reserved: Mapping[str, str] | None = None,
-    may_tolerate_unschedulable: bool = False,
+    tolerations: Sequence[Toleration] = (),
 ) -> Json:
     """Explain a pod on every node of the cluster, as JSON values.
 
     `crowding` is that of `extender.placement.domain_crowding`. `reserved` has the nodes that are
-    reserved for other groups, each with the group. With `may_tolerate_unschedulable` the
-    pod may go to nodes that take no other new pod.
+    reserved for other groups, each with the group. `tolerations` are the pod's.
 
     Complexity: one rating and a few selections per distinct node state, and what
     `extender.engine.summary.summarize` says.
@@ -84,9 +84,8 @@ def explain_pod(  # noqa: PLR0913 - all that an explanation is made of
         }
     if request.shape is None:
         return explanation | {"nodes": ()}
-    moment = cluster.moment()
-    avoided = frozenset[str]() if may_tolerate_unschedulable else moment.unschedulable
-    rated, not_considered = _rated(request, snapshot, moment.nodes, avoided, rater)
+    records = cluster.moment().nodes
+    rated, not_considered = _rated(request, snapshot, records, tolerations, rater)
     rated = replace(rated, reserved=reserved or {})
     if not_considered:
         explanation["not_considered"] = not_considered
@@ -105,7 +104,7 @@ def _rated(
     request: PodRequest,
     snapshot: ClusterSnapshot,
     records: Mapping[str, NodeRecord],
-    unschedulable: Collection[str],
+    tolerations: Sequence[Toleration],
     rater: Rater,
 ) -> tuple[Ratings, list[str]]:
     """The ratings of the nodes that may be offered for the pod, and what is not considered."""
@@ -115,7 +114,7 @@ def _rated(
     for view in snapshot.views:
         if not nodes.allows(view):
             excluded.setdefault(Reason.NODE_AFFINITY, []).append(view)
-        elif view.name in unschedulable:
+        elif not tolerates_all(tolerations, records[view.name].kubernetes_taints):
             excluded.setdefault(Reason.NODE_UNSCHEDULABLE, []).append(view)
         else:
             allowed.append(view)

@@ -31,9 +31,11 @@ def warn_of_level(request: PodRequest, cluster: LiveCluster) -> tuple[str, ...]:
     wish = request.group
     if wish is None or wish.domain == ANY_DOMAIN:
         return ()
-    known = cluster.domains.tree.level_names
-    if wish.domain in known:
+    tree = cluster.domains.tree
+    if wish.domain in tree.level_names:
         return ()
+    occurring = tuple(level.name for level in tree.levels)
+    known = tree.level_names if occurring == (ANY_DOMAIN,) else occurring
     is_required = wish.strength is Strength.REQUIRED
     effect = "no node is in such a domain" if is_required else "it has no effect"
     text = (

@@ -36,6 +36,7 @@ from extender.protocol import (
     Verb,
     failure,
     parse_pod,
+    read_tolerations,
     responses,
 )
 from extender.unschedulable import UnschedulablePod, UnschedulablePool
@@ -344,7 +345,7 @@ class Engine:
                 crowding=self._crowding.of(request, cluster.snapshot_for(request)),
                 unschedulable=unschedulable,
                 reserved=self.groups.readings.reserved_for_others(request),
-                may_tolerate_unschedulable=pod.spec.may_tolerate_unschedulable,
+                tolerations=read_tolerations(pod.spec),
             )
         plan_text = (pod.metadata.annotations or {}).get(names.PLAN)
         group = explain_group(request, self.groups.readings, cluster, plan_text)

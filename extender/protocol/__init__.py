@@ -19,6 +19,7 @@ from extender.protocol.pod_request import PodRequest, Shape, is_packed, parse_po
 from extender.protocol.reasons import Reason, from_unfit
 from extender.protocol.recent_pods import RecentPods
 from extender.protocol.responses import reason_tail, score_head, score_tail
+from extender.protocol.tolerations import read_tolerations
 
 __all__ = [
     "GROUP_KINDS",
@@ -44,6 +45,7 @@ __all__ = [
     "member_keys",
     "parse_pod",
     "read_node_affinity",
+    "read_tolerations",
     "reason_tail",
     "score_head",
     "score_tail",

@@ -133,8 +133,10 @@ class _SpreadConstraint(_Wire):
 
 
 class _Toleration(_Wire):
-    key: str | None = None
-    effect: str | None = None
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
 
 
 class _SchedulingGroup(_Wire):
@@ -161,18 +163,6 @@ class PodSpec(_Wire):
     tolerations: _List[_Toleration] | None = None
     scheduling_gates: list[Any] | None = Field(default=None, alias="schedulingGates")
     scheduling_group: _SchedulingGroup | None = Field(default=None, alias="schedulingGroup")
-
-    @property
-    def may_tolerate_unschedulable(self) -> bool:
-        """Whether it may go to a node that Kubernetes itself keeps new pods off, as a cordoned one.
-
-        Every pod tolerates some of these taints for a while once it runs (effect NoExecute).
-        """
-        return any(
-            (not one.key or one.key.startswith("node.kubernetes.io/"))
-            and one.effect in {None, "", "NoSchedule"}
-            for one in self.tolerations or ()
-        )
 
     @property
     def has_soft_wishes(self) -> bool:

@@ -181,7 +181,7 @@ class NodeReader:
             fingerprint=fingerprint(facts),
             path=domain_path(facts.domains, self._families),
             labels=known_labels(facts, self._domain_labels),
-            is_unschedulable=facts.is_unschedulable,
+            kubernetes_taints=facts.kubernetes_taints,
         )
 
     def _worth(self, facts: NodeFacts, worth: NodeWorth, problems: list[str]) -> float:

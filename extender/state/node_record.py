@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from extender.snapshot import MachineType
     from kube.objects import NodeFacts
     from topology.annotations import DevicesReport
+    from topology.taints import Taint
 
 __all__ = ["BY_COUNT", "NodeRecord", "NodeResource", "fingerprint", "mask_of"]
 
@@ -67,7 +68,8 @@ class NodeRecord:
     `resources` are those that it serves, in the order of the configuration; where it serves none,
     one without a name and without devices. `fingerprint` is equal for equal facts, within one
     process. `problems` are sentences about what could not be used. `path` are the network domains
-    that the node is in, `labels` what is known of its labels. `is_unschedulable`: no new pod comes.
+    that the node is in, `labels` what is known of its labels. `kubernetes_taints` as in
+    `NodeFacts`.
     """
 
     name: str
@@ -79,7 +81,12 @@ class NodeRecord:
     fingerprint: int
     path: DomainPath = field(default_factory=DomainPath)
     labels: KnownLabels = field(default_factory=KnownLabels)
-    is_unschedulable: bool = False
+    kubernetes_taints: tuple[Taint, ...] = ()
+
+    @property
+    def is_unschedulable(self) -> bool:
+        """Whether no new pod comes, but for those that tolerate its taints."""
+        return bool(self.kubernetes_taints)
 
     @property
     def index_key(self) -> tuple[str, bool]:
@@ -99,7 +106,7 @@ def fingerprint(facts: NodeFacts) -> int:
     counts = (tuple(sorted(one.items())) for one in (facts.allocatable, facts.capacity))
     texts = (facts.topology, facts.devices, facts.worth, *sorted(facts.domains.items()))
     labels = None if facts.labels is None else tuple(sorted(facts.labels.items()))
-    flags = facts.has_soft_taint, facts.is_unschedulable
+    flags = facts.has_soft_taint, facts.kubernetes_taints
     return hash((facts.zone, flags, *counts, texts, labels))
 
 

@@ -52,7 +52,9 @@ def find_kind(machine: str, kinds: Mapping[str, NodeKind], *, where: str) -> Nod
     if machine in recording_names():
         return None
     known = sorted({*kinds, *recording_names()})
-    near = get_close_matches(machine.lower(), known, n=MAX_NAMES, cutoff=0.4)
+    typed = machine.lower()
+    close = get_close_matches(typed, known, n=MAX_NAMES, cutoff=0.4)
+    near = [*dict.fromkeys([*(one for one in known if typed in one.lower()), *close])][:MAX_NAMES]
     hint = f"; nearest: {', '.join(near)}" if near else f": {', '.join(known)}"
     msg = (
         f"{where}.machine is {quote(machine)}, expected a machine type of the cluster or the name "

@@ -13,7 +13,7 @@ pods that they were created without a request. What mutating admission added is 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import TYPE_CHECKING, TypedDict, cast
 
 from kube.objects.containers import devices_at, quantities_at
@@ -27,9 +27,10 @@ from kube.objects.fields import (
     whole_at,
 )
 from topology.model import names
+from topology.taints import CORDONED, KEEPS_OFF, Taint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from fractions import Fraction
 
 __all__ = [
@@ -84,10 +85,10 @@ class NodeFacts:
     `allocatable` and `capacity` hold the extended resources only, in devices; unhealthy devices
     count in `capacity` alone. `topology` and `devices` are the texts of `coterie.gpu/topology` and
     `coterie.gpu/devices`, None where absent. `has_soft_taint`: some taint has the effect
-    PreferNoSchedule. `is_unschedulable`: it is cordoned, or Kubernetes itself keeps new pods off it
-    (not ready, under pressure). `worth` is the label `coterie.gpu/worth`, None where absent.
-    `domains` are the labels that say where the node is in the network. `labels` are those that
-    selectors of pods usually name, None where they were not read.
+    PreferNoSchedule. `kubernetes_taints` are those by which Kubernetes itself keeps new pods off it
+    (cordoned, not ready, under pressure). `worth` is the label `coterie.gpu/worth`, None where
+    absent. `domains` are the labels that say where the node is in the network. `labels` are those
+    that selectors of pods usually name, None where they were not read.
     """
 
     name: str
@@ -101,7 +102,7 @@ class NodeFacts:
     worth: str | None = None
     domains: Mapping[str, str] = field(default_factory=dict[str, str])
     labels: Mapping[str, str] | None = None
-    is_unschedulable: bool = False
+    kubernetes_taints: tuple[Taint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,14 +230,21 @@ def read_node(
         labels=None
         if selector_keys is None
         else {key: labels[key] for key in selector_keys if key in labels},
-        is_unschedulable=spec.get("unschedulable") is True or any(map(_is_by_kubernetes, taints)),
+        kubernetes_taints=_kubernetes_taints(taints, is_cordoned=spec.get("unschedulable") is True),
     )
 
 
-def _is_by_kubernetes(taint: Mapping[str, object]) -> bool:
-    """Whether Kubernetes itself keeps new pods off a node by it, but for those that tolerate it."""
-    effect = text_at(taint, "effect")
-    return text_at(taint, "key") in _CLOSING_TAINTS and effect in ("NoSchedule", "NoExecute")
+def _kubernetes_taints(
+    taints: Iterable[Mapping[str, object]], *, is_cordoned: bool
+) -> tuple[Taint, ...]:
+    """Those by which Kubernetes itself keeps new pods off; a cordon counts before its taint."""
+    read = (
+        Taint(*(text_at(one, key) or "" for key in ("key", "value", "effect"))) for one in taints
+    )
+    found = {one for one in read if one.key in _CLOSING_TAINTS and one.effect in KEEPS_OFF}
+    if is_cordoned:
+        found.add(CORDONED)
+    return tuple(sorted(found, key=astuple))
 
 
 def read_allocatable(content: Mapping[str, object]) -> Mapping[str, Fraction]:

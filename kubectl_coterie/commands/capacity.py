@@ -106,7 +106,7 @@ def capacity_table(style: Style, clock: Callable[[], float], *, hours: int | Non
         number("GPUS", lambda one: one["gpus"]),
         number("FREE", lambda one: one["free"]),
         number("UNHEALTHY", lambda one: one["unhealthy"], is_bad=True),
-        number("UNAVAILABLE", lambda one: one["unavailable"]),
+        number("UNAVAILABLE", lambda one: one.get("unavailable", 0)),
         number("SETS OF 2", lambda one: one["placeable"]["2"]),
         number("SETS OF 4", lambda one: one["placeable"]["4"]),
         number("SETS OF 8", lambda one: one["placeable"]["8"]),

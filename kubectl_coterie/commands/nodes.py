@@ -75,7 +75,7 @@ def node_table(style: Style) -> Table[Json]:
             best("4"),
             best("8"),
             Column("PODS", lambda node: str(len(_pods(node))), key=lambda node: len(_pods(node))),
-            Column("NEW PODS", lambda node: "no" if node["is_unschedulable"] else "yes"),
+            Column("NEW PODS", _takes_pods),
             Column("ZONE", lambda node: node["zone"] or None, is_wide=True),
             Column("FREE GPUS", lambda node: _free(node) or None, is_wide=True),
             Column("PROBLEMS", lambda node: "; ".join(node["problems"]) or None, is_wide=True),
@@ -93,6 +93,12 @@ def _best(node: Json, size: str) -> str | None:
     if found is None:
         return None
     return f"{rate(found['gbytes_per_s']).removesuffix(' GB/s')} ({percent(found['share'])})"
+
+
+def _takes_pods(node: Json) -> str | None:
+    """Not known of an extender that does not say it."""
+    is_unschedulable = node.get("is_unschedulable")
+    return None if is_unschedulable is None else "no" if is_unschedulable else "yes"
 
 
 def _n_unhealthy(node: Json) -> int:

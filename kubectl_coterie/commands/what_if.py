@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from topology.printable import printable
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
     from kubectl_coterie.cluster import Session
 
@@ -46,7 +47,10 @@ async def _what_if(given: Namespace, add: Iterable[dict[str, Any]]) -> None:
         api = await session.read_api()
         async with session.progress.step("placing pods"):
             body = {"pods": pods, "drain": drain, "add": list(add)}
-            answer = await api.post("what-if", body)
+            try:
+                answer = await api.post("what-if", body)
+            except CliError as error:
+                raise CliError(_as_typed(str(error), pods)) from error
     if output.is_data:
         output.data(answer)
     else:
@@ -83,6 +87,18 @@ async def _pods(given: Namespace, session: Session) -> list[dict[str, Any]]:
             raise CliError(msg)
         pods.append({"manifest": {**one.pod, "kind": "Pod"}, "count": n_pods})
     return pods
+
+
+def _as_typed(message: str, pods: Sequence[Mapping[str, Any]]) -> str:
+    """The message with what was typed in the place of the body's fields."""
+
+    def owner(found: re.Match[str]) -> str:
+        metadata = pods[int(found[1])]["manifest"].get("metadata", {})
+        return f"-f, pod {printable(str(metadata.get('name', 'without a name')))}"
+
+    message = re.sub(r"^pods\.(\d+)\.manifest", owner, message)
+    message = re.sub(r"^(drain|add)\.\d+(\.machine)?", r"--\1", message)
+    return message.replace("/api/v1/nodes lists", "`kubectl coterie nodes` lists")
 
 
 def _machine(text: str) -> dict[str, Any]:

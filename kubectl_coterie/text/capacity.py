@@ -17,9 +17,12 @@ _BARS = "▁▂▃▄▅▆▇█"
 
 
 def capacity_headline(cluster: Json) -> str:
-    """GPUs, free, stranded, unavailable, unhealthy ones, and pods that wait; as the page begins."""
+    """GPUs, free, stranded, unavailable, unhealthy ones, and pods that wait; as the page begins.
+
+    An extender before unavailable ones were counted counts them as free.
+    """
     free, stranded, bad = cluster["gpus_free"], cluster["gpus_stranded"], cluster["gpus_unhealthy"]
-    unavailable, waiting = cluster["gpus_unavailable"], cluster["pods_pending"]
+    unavailable, waiting = cluster.get("gpus_unavailable", 0), cluster["pods_pending"]
     parts = [count(cluster["gpus"], "GPU"), f"{free:,} free"]
     if free and stranded:
         parts.append(f"{stranded:,} of them can form no set of four")

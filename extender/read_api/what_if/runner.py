@@ -171,7 +171,7 @@ class WhatIfs:
             if name not in cluster.moment.nodes:
                 msg = (
                     f"drain.{i} is {quote(name)}, expected the name of a node: the cluster has "
-                    f"{len(cluster.moment.nodes)}, none of this name"
+                    f"{len(cluster.moment.nodes)}, none of this name; /api/v1/nodes lists them"
                 )
                 raise QueryError(msg)
 

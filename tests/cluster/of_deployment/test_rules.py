@@ -406,6 +406,23 @@ def test_recorded_series_have_the_values_of_one_cluster(tmp_path, record):
     run(tmp_path, _group(series, record, promql_expr_test=expected))
 
 
+@pytest.mark.parametrize(
+    ("unavailable", "share"),
+    [
+        pytest.param({}, 0.75, id="extenders that do not count them"),
+        pytest.param(extender("unavailable_devices", "0x90", "6x90"), 0.75, id="a stale replica"),
+    ],
+)
+def test_the_share_of_free_devices_is_of_one_replica(tmp_path, unavailable, share):
+    """What one replica has of old is not taken from what another sees now."""
+    record = "coterie:free_devices:ratio"
+    free = extender("devices", "6x90", "6x90", state="free")
+    series = free | extender("devices", "2x90", "2x90", state="bound") | unavailable
+    sample = {"labels": record, "value": share}
+    expected = [{"expr": record, "eval_time": "70m", "exp_samples": [sample]}]
+    run(tmp_path, _group(series, record, promql_expr_test=expected))
+
+
 def test_there_is_no_case_without_a_rule():
     """A renamed alert must not leave its test behind."""
     assert set(CASES) == set(ALERTS)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from extender.embedded import parse_cluster
-from tests.cluster.fleet.service import LOOPBACK, SOON_S, Service
+from tests.cluster.fleet.service import LEASE_S, LOOPBACK, SOON_S, Service
 from tests.cluster.fleet.stage import Cast, Play, play
 from tests.cluster.fleet.workload import Mix, arrivals, make_pod, submit
 from tests.unit.extender.pki import issue
@@ -128,7 +128,7 @@ def test_a_fail_over_loses_nothing_and_gives_nothing_twice(service):
 
 
 async def disturb(service: Service) -> None:
-    """Take the holder away again and again; each time another takes over."""
+    """Take the holder away again and again; each time another takes over within a few terms."""
     loop = asyncio.get_running_loop()
     for act in ("kill", "stop", "kill", "pause"):
         holder = await service.held()
@@ -139,7 +139,9 @@ async def disturb(service: Service) -> None:
         other = next(one for one in service.replicas if one is not holder)
         service.balancer.turn = service.replicas.index(other)
         await service.held(by=other)
-        print(f"{act}: taken over after {loop.time() - since_s:.1f} s")  # noqa: T201 - a figure
+        taken_s = loop.time() - since_s
+        print(f"{act}: taken over after {taken_s:.1f} s")  # noqa: T201 - a figure
+        assert taken_s < (LEASE_S if act == "stop" else 5 * LEASE_S), (act, taken_s)
         if act == "pause":
             holder.process.resume()
         else:

@@ -211,7 +211,7 @@ def test_certificates_are_checked(node, agent, tmp_path):
         assert "its certificate is not trusted" in caught.value.detail
 
 
-def test_how_long_listing_pods_takes_is_shown(node, agent, pods):
+def test_listing_pods_takes_milliseconds(node, agent, pods):
     """It is done inside a call of the kubelet's own; goal: 30 ms with all the rest."""
     containers = [real_container(f"c{i}") for i in range(2)]
     pods.create(real_pod("there", *containers, nodeName=node.name))
@@ -229,3 +229,4 @@ def test_how_long_listing_pods_takes_is_shown(node, agent, pods):
     took_s = sorted(query(node, agent, timed))
     median_ms = statistics.median(took_s) * 1e3
     print(json.dumps({"median_ms": round(median_ms, 2), "max_ms": round(took_s[-1] * 1e3, 2)}))  # noqa: T201 - a figure
+    assert median_ms <= 30

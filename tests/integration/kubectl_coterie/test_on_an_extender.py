@@ -20,7 +20,10 @@ NODES = ["dgx-1-v100-0", "dgx-1-v100-1", "8x-l4-0"]
 
 @pytest.fixture(scope="module")
 def coterie(tmp_path_factory):
-    """Calls a command on an extender with two placed pods and one that waits."""
+    """Calls a command on an extender with two placed pods and one that waits.
+
+    What it prints is returned; with `code` 1 what it says on standard error.
+    """
     log = tmp_path_factory.mktemp("extender") / "log"
     with run_extender("2x dgx-1-v100, 1x 8x-l4", port=0, log=log) as client:
         for uid, size, node in (("a", 4, NODES[0]), ("b", 6, NODES[1])):
@@ -30,11 +33,11 @@ def coterie(tmp_path_factory):
         waits = pod(8, uid="w", affinity="nvlink", policy="required")
         assert not client.post("/filter", content=args(waits, NODES)).json()["NodeNames"]
 
-        def call(*words: str) -> str:
+        def call(*words: str, code: int = 0) -> str:
             url = str(client.base_url)
             done = called(command_line.main, *words, "-n", "default", "--extender-url", url)
-            assert (done.exit_code, done.stderr) == (0, "")
-            return done.stdout
+            assert (done.exit_code, done.stdout if code else done.stderr) == (code, "")
+            return done.stderr if code else done.stdout
 
         yield call
 
@@ -84,6 +87,30 @@ def test_what_if(coterie):
     assert "3 of 3 pods find a node" in shown
     assert "evicted by the drain" in shown
     assert "Not considered:" in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ("--drain", "nosuch"),
+            (
+                "--drain is 'nosuch', expected the name of a node: the cluster has 3, none of this "
+                "name; `kubectl coterie nodes` lists them"
+            ),
+        ),
+        (("--add", "v100"), "--add is 'v100', expected a machine type of the cluster or the name"),
+        (("-f", "FILE"), "-f, pod train: pod 'default/train': annotation coterie.gpu/group-domain"),
+    ],
+)
+def test_what_if_names_what_was_typed(coterie, tmp_path, words, message):
+    """And not the fields of the read API's question."""
+    file = tmp_path / "pod.yaml"
+    manifest = pod(4, group_domain="leaf")
+    manifest["metadata"] |= {"name": "train"}
+    file.write_text(yaml.safe_dump(manifest))
+    said = coterie("what-if", *(str(file) if one == "FILE" else one for one in words), code=1)
+    assert said.startswith(f"error: {message}")
 
 
 def test_what_if_of_a_group(coterie, tmp_path):

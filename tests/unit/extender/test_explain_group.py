@@ -55,8 +55,7 @@ def test_a_domain_that_no_level_is_called_is_warned_about(keys, effect, size):
     (warning,) = answer.warnings
     assert warning == (
         "annotation coterie.gpu/group-domain is 'leef', which names no level of this cluster's "
-        f"domains, so that {effect}: expected one of nvlink-domain, nvlink-rack, below-leaf, leaf, "
-        "spine, core, tier-3, tier-4, tier-5, zone, region, any"
+        f"domains, so that {effect}: expected one of leaf, any"
     )
 
 

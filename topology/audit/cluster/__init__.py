@@ -3,7 +3,7 @@
 Reads parsed JSON and texts of annotations; knows no bandwidth.
 """
 
-from topology.audit.cluster.constraints import NodeRules, Taint, Toleration, allows
+from topology.audit.cluster.constraints import NodeRules, allows
 from topology.audit.cluster.counts import is_gpu_resource
 from topology.audit.cluster.holdings import (
     HeldSet,
@@ -36,8 +36,6 @@ __all__ = [
     "OfferedGpus",
     "ProblemKind",
     "ReportedIds",
-    "Taint",
-    "Toleration",
     "Unjudged",
     "UnjudgedReason",
     "allows",

@@ -17,12 +17,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from topology.annotations import POD_KEYS
-from topology.audit.cluster.constraints import NodeRules, Taint, Toleration
+from topology.audit.cluster.constraints import NodeRules
 from topology.audit.cluster.counts import is_gpu_resource, read_count
 from topology.errors import ImportFormatError, quote
 from topology.model import Field, names
 from topology.node_affinity import LabelRequirement
 from topology.select import ContainerRole
+from topology.taints import CORDONED, KEEPS_OFF, Taint, Toleration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -40,9 +41,6 @@ __all__ = [
 T = TypeVar("T")
 
 _AFFINITY = POD_KEYS[0].name
-_KEEPS_OFF = frozenset({"NoSchedule", "NoExecute"})
-_UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
-"""The taint that a cordoned node bears (core/v1 well_known_taints.go)."""
 _ENDED = frozenset({"Succeeded", "Failed"})
 """core/v1 types.go, PodPhase."""
 _STAYS_WITH_NODE = frozenset({"DaemonSet", "Node"})
@@ -262,12 +260,12 @@ def _read_node(item: Field) -> AuditNode:
     cordoned = _get(spec, "unschedulable")
     is_cordoned = cordoned is not None and cordoned.flag()
     if is_cordoned:
-        taints.append(_UNSCHEDULABLE)
+        taints.append(CORDONED)
     unreadable: dict[str, str] = {}
     return AuditNode(
         name=sys.intern(meta.need("name").text()),
         labels=_strings(meta, "labels"),
-        taints=tuple(one for one in taints if one.effect in _KEEPS_OFF),
+        taints=tuple(one for one in taints if one.effect in KEEPS_OFF),
         allocatable=_readable_counts(status, "allocatable", unreadable),
         capacity=_readable_counts(status, "capacity", unreadable),
         topology=_text(annotations, names.TOPOLOGY) or None,

@@ -66,7 +66,7 @@ async function answered(words, answer, machines, signal) {
       : `${placed.length.toLocaleString("en")} of ${of} would be placed; the others would wait.`;
   const open = placed.filter((one) => !one.is_selector_known).length;
   const proviso = open === 0 ? "" : ` Of ${count(open, "pod")} the nodeSelector is not known, which may not allow it.`;
-  const parts = [notice(`${words}: ${outcome}${proviso}`), ...answer.warnings.map((one) => notice(one, "error"))];
+  const parts = [notice(`${words}: ${outcome}${proviso}`), ...(answer.warnings ?? []).map((one) => notice(one, "error"))];
   const byNode = Map.groupBy(placed, (one) => one.node);
   const cards = [...byNode].slice(0, DRAWN).map(([name, pods]) => nodeCard(name, pods, machines, signal));
   parts.push(h("div", { class: "cards" }, await Promise.all(cards)));

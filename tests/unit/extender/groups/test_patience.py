@@ -22,6 +22,7 @@ from extender.protocol import Answer, Outcome, Reason
 from tests.unit.extender.feeds import facts, ids, plan_of
 from tests.unit.extender.group_scene import GroupScene, leaf
 from tests.unit.extender.pods import pod
+from topology.taints import CORDONED
 
 KEY = ("default", "g")
 PATIENCE_S = 600.0
@@ -474,7 +475,7 @@ def test_a_node_that_takes_no_new_pod_is_not_chosen():
     """It is full, so that kube-scheduler does not name it in any case."""
     scene = patient(
         *(leaf(f"n{i}", "S0") for i in range(2)),
-        *(leaf(f"n{i}", "S1", is_unschedulable=i > 3) for i in range(2, 6)),
+        *(leaf(f"n{i}", "S1", kubernetes_taints=(CORDONED,) if i > 3 else ()) for i in range(2, 6)),
     )
     starve(scene, "a", "b", "c")
     assert reserved(scene) == ["n0", "n1", "n2", "n3"]
@@ -484,7 +485,7 @@ def test_a_node_that_takes_no_new_pod_is_not_chosen():
 def close_for(scene: GroupScene, seconds: float, *names: str) -> list[str]:
     """Nodes of the first leaf take no new pod for so long; what is reserved then."""
     for name in names:
-        scene.gateway.handle(NodeSeen(leaf(name, "S0", is_unschedulable=True)))
+        scene.gateway.handle(NodeSeen(leaf(name, "S0", kubernetes_taints=(CORDONED,))))
     scene.pass_s(6.0)  # it is looked at
     scene.woken()
     scene.pass_s(seconds - 6.0)

@@ -16,6 +16,7 @@ from tests.unit.extender.engines import RULES
 from tests.unit.extender.feeds import facts, ids, live, node, plan_of, report
 from tests.unit.extender.pods import pod
 from tests.unit.extender.read_api.served import ServedReads
+from topology.taints import CORDONED, Taint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def cluster() -> LiveCluster:
     """Four GPUs on each node; n1 has a pod with two of them, and n2, cordoned, one that is bad."""
-    made = live(node("n1"), node("n2", devices=report("n2-0"), is_unschedulable=True))
+    made = live(node("n1"), node("n2", devices=report("n2-0"), kubernetes_taints=(CORDONED,)))
     made.pods.see(facts("u1", plan_of("n1", *ids("n1", 0, 1))))
     return made
 
@@ -98,13 +99,13 @@ def test_their_free_gpus_are_unavailable_and_form_no_set(cluster):
     cluster.see_node(node("n2", devices=report("n2-0")))
     assert (sums(served)["free"], sums(served)["unavailable"]) == (5, 0)
     assert (sums(served)["2"], sets_of_two(served)) == (2, 2)
-    cluster.see_node(node("n2", devices=report("n2-0"), is_unschedulable=True))
+    cluster.see_node(node("n2", devices=report("n2-0"), kubernetes_taints=(CORDONED,)))
     assert (sums(served)["free"], sets_of_two(served)) == (2, 1)
 
 
 def test_a_machine_type_that_is_closed_as_a_whole_keeps_its_series(cluster):
     """An alert on too few sets would be silent when a rack is cordoned."""
-    cluster.see_node(node("n1", is_unschedulable=True))
+    cluster.see_node(node("n1", kubernetes_taints=(CORDONED,)))
     served = of(cluster)
     assert (sets_of_two(served), sums(served)["free"], sums(served)["unavailable"]) == (0, 0, 5)
 
@@ -126,19 +127,28 @@ def test_an_explanation_does_not_recommend_them(cluster):
     assert (found["summary"]["n_nodes"], found["summary"]["n_fit"]) == (2, 1)
 
 
+KUBERNETES = "node.kubernetes.io/"
+NOT_READY = Taint(f"{KUBERNETES}not-ready", "", "NoSchedule")
+
+
 @pytest.mark.parametrize(
-    ("toleration", "n_fit"),
+    ("tolerations", "is_offered"),
     [
-        ({"operator": "Exists"}, 2),
-        ({"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}, 2),
-        ({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}, 2),
-        ({"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}, 1),
-        ({"key": "nvidia.com/gpu", "operator": "Exists"}, 1),
+        ([{"operator": "Exists"}], True),
+        ([{"key": f"{KUBERNETES}unschedulable", "operator": "Exists"}], True),
+        ([{"key": f"{KUBERNETES}unschedulable", "effect": "NoSchedule"}], True),
+        ([{"key": f"{KUBERNETES}unschedulable", "value": "x"}], False),
+        ([{"key": f"{KUBERNETES}unschedulable", "effect": "NoExecute"}], False),
+        ([{"key": f"{KUBERNETES}memory-pressure", "operator": "Exists"}], False),
+        ([{"key": "nvidia.com/gpu", "operator": "Exists"}], False),
     ],
 )
-def test_a_pod_that_tolerates_it_may_go_there(cluster, toleration, n_fit):
-    """As kube-scheduler offers it; what every pod tolerates once it runs is none of that."""
-    assert explained(cluster, 2, toleration)["summary"]["n_fit"] == n_fit
+def test_a_pod_that_tolerates_every_taint_may_go_there(cluster, tolerations, is_offered):
+    """As kube-scheduler offers it. Admission may give any pod a toleration of pressure."""
+    assert explained(cluster, 2, *tolerations)["summary"]["n_fit"] == 1 + is_offered
+    cluster.see_node(node("n2", kubernetes_taints=(CORDONED, NOT_READY)))
+    is_offered = tolerations == [{"operator": "Exists"}]
+    assert explained(cluster, 2, *tolerations)["summary"]["n_fit"] == 1 + is_offered
 
 
 def test_room_is_made_on_other_nodes(cluster):

@@ -22,6 +22,7 @@ from tests.unit.extender.engines import bind, engine, spec
 from tests.unit.extender.pods import args, pod
 from tests.unit.extender.read_api.served import ServedReads
 from topology.recordings import load_recording
+from topology.taints import CORDONED
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -309,7 +310,7 @@ def test_nodes_that_take_no_new_pod_are_left_out(served, monkeypatch):
     """Cordoned ones, and those that are not ready."""
     moment = served.engine.cluster.moment()
     nodes = {
-        name: replace(node, is_unschedulable=name == "dgx-1-v100-1")
+        name: replace(node, kubernetes_taints=(CORDONED,) if name == "dgx-1-v100-1" else ())
         for name, node in moment.nodes.items()
     }
     monkeypatch.setattr(

@@ -33,8 +33,12 @@ def test_a_recording_that_the_cluster_has_not_is_to_be_built():
 
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [("DGX-H10", "nearest: dgx-h100"), ("qqq", "a recording: 4x-a100-sxm")],
-    ids=["nearest names", "all names"],
+    [
+        ("DGX-H10", "nearest: dgx-h100"),
+        ("v100", "nearest: dgx-1-v100"),
+        ("qqq", "a recording: 4x-a100-sxm"),
+    ],
+    ids=["nearest names", "a part of a name", "all names"],
 )
 def test_an_unknown_machine_is_an_error_with_names(name, hint):
     """What people mistype is mostly near."""

@@ -23,6 +23,7 @@ from kube.objects import (
     read_pod,
 )
 from tests.edited_text import edited
+from topology.taints import CORDONED
 
 GPU = "nvidia.com/gpu"
 READ_FACTS = pod_facts_reader((GPU, "amd.com/gpu"))
@@ -133,20 +134,29 @@ def test_a_soft_taint_is_seen_among_others():
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "is_unschedulable"),
+    ("path", "value", "keys"),
     [
-        ("spec.unschedulable", True, True),
-        ("spec.unschedulable", False, False),
-        ("spec.taints", [taint("node.kubernetes.io/not-ready", "NoSchedule")], True),
-        ("spec.taints", [taint("node.kubernetes.io/unreachable", "NoExecute")], True),
-        ("spec.taints", [taint("node.kubernetes.io/not-ready", "PreferNoSchedule")], False),
-        ("spec.taints", [taint("node.kubernetes.io/of-somebody", "NoSchedule")], False),
-        ("spec.taints", [taint("nvidia.com/gpu", "NoSchedule")], False),
+        ("spec.unschedulable", True, {"unschedulable"}),
+        ("spec.unschedulable", False, set()),
+        ("spec.taints", [taint("node.kubernetes.io/not-ready", "NoSchedule")], {"not-ready"}),
+        ("spec.taints", [taint("node.kubernetes.io/unreachable", "NoExecute")], {"unreachable"}),
+        ("spec.taints", [taint("node.kubernetes.io/not-ready", "PreferNoSchedule")], set()),
+        ("spec.taints", [taint("node.kubernetes.io/of-somebody", "NoSchedule")], set()),
+        ("spec.taints", [taint("nvidia.com/gpu", "NoSchedule")], set()),
     ],
 )
-def test_a_node_is_unschedulable_where_kubernetes_keeps_pods_off(path, value, is_unschedulable):
+def test_a_node_shows_by_which_taints_kubernetes_keeps_pods_off(path, value, keys):
     """Operators' own taints are for pods that do not tolerate them, and these are not known."""
-    assert read_node(changed(NODE, path, value)).is_unschedulable is is_unschedulable
+    found = read_node(changed(NODE, path, value)).kubernetes_taints
+    assert {one.key.removeprefix("node.kubernetes.io/") for one in found} == keys
+
+
+def test_a_cordon_and_its_taint_are_one():
+    """A controller adds the taint a moment after the cordon."""
+    cordoned = changed(NODE, "spec", {"unschedulable": True})
+    taints = [taint("node.kubernetes.io/unschedulable", "NoSchedule")]
+    both = read_node(changed(cordoned, "spec.taints", taints))
+    assert both.kubernetes_taints == read_node(cordoned).kubernetes_taints == (CORDONED,)
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,9 @@
 
 import pytest
 
-from topology.audit.cluster import NodeRules, Taint, Toleration, allows
+from topology.audit.cluster import NodeRules, allows
 from topology.node_affinity import LabelRequirement
+from topology.taints import Taint, Toleration
 
 LABELS = {"gpu": "h100", "generation": "9"}
 TAINT = Taint("gpu", "only", "NoSchedule")

@@ -6,14 +6,13 @@ from tests.kubectl_lists import kube_list, node, pod
 from topology.audit.cluster import (
     AuditClaimant,
     NodeRules,
-    Taint,
-    Toleration,
     is_gpu_resource,
     read_cluster,
 )
 from topology.errors import ImportFormatError
 from topology.node_affinity import LabelRequirement
 from topology.select import ContainerRole
+from topology.taints import Taint, Toleration
 
 NO_PODS = kube_list()
 

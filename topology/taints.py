@@ -1,0 +1,58 @@
+"""Taints of nodes and the tolerations of pods.
+
+Rules: k8s.io/api core/v1 types.go, `Toleration`, and k8s.io/component-helpers
+scheduling/corev1/helpers.go: kube-scheduler offers a node where each of its taints is tolerated.
+
+>>> tolerates_all((Toleration("node.kubernetes.io/unschedulable", "Exists", "", ""),), (CORDONED,))
+True
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["CORDONED", "KEEPS_OFF", "Taint", "Toleration", "tolerates_all"]
+
+KEEPS_OFF = frozenset({"NoSchedule", "NoExecute"})
+"""Effects that keep new pods off."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A taint that keeps pods off: its effect is one of `KEEPS_OFF`."""
+
+    key: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """A toleration; an empty key with Exists tolerates all, an empty effect all effects."""
+
+    key: str
+    operator: str
+    value: str
+    effect: str
+
+    def tolerates(self, taint: Taint) -> bool:
+        """Whether it takes the taint."""
+        if self.effect not in {"", taint.effect}:
+            return False
+        if not self.key:
+            return self.operator == "Exists"
+        return self.key == taint.key and (self.operator == "Exists" or self.value == taint.value)
+
+
+CORDONED = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
+"""The taint that a cordoned node bears (core/v1 well_known_taints.go)."""
+
+
+def tolerates_all(tolerations: Iterable[Toleration], taints: Iterable[Taint]) -> bool:
+    """Whether a pod with these tolerations may be on a node with these taints."""
+    given = tuple(tolerations)
+    return all(any(one.tolerates(taint) for one in given) for taint in taints)
