@@ -12,7 +12,9 @@ UnexpectedAdmissionError), so few things are one:
 The kubelet sets no deadline for GetPreferredAllocation and Allocate, and makes both calls in the
 loop that starts every pod of the node (devicemanager/endpoint.go): the deadline here keeps a plugin
 that hangs from halting the node. All that an allocator waits for ends `SPARE_S` before it, counted
-from the arrival of the call, so that a kubelet which is slow to answer fails no pod.
+from the arrival of the call, so that a kubelet which is slow to answer fails no pod. The spare
+itself counts from when this process sees that time end: one that gets no processor time for as long
+has done nothing meanwhile, and an error would fail a pod that can be answered.
 """
 
 from __future__ import annotations
@@ -236,8 +238,10 @@ class DevicePluginService:
     async def _in_time(self, verb: DevicePluginMethod, work: Coroutine[object, object, T]) -> T:
         """Do the work, but no longer than the deadline, even if it will not be cancelled."""
         task = asyncio.create_task(work, name=f"{verb.value} of {self._resource}")
+        waits_s = max(0.0, self._deadline_s - SPARE_S)
         try:
-            await asyncio.wait((task,), timeout=self._deadline_s)
+            for part_s in (waits_s, self._deadline_s - waits_s):
+                await asyncio.wait((task,), timeout=part_s)
             if not task.done():
                 where = _where(task.get_coro())
                 msg = f"no answer within {self._deadline_s:g} s, waited in {where}"

@@ -62,6 +62,20 @@ class SlowKubelet:
         await asyncio.sleep(NEVER_S)
 
 
+class ListingKubelet(SlowKubelet):
+    """Says which pods it has, none, when `answer` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answer = asyncio.Event()
+
+    async def pods(self, *, timeout_s: float | None = None) -> bytes:
+        """The list."""
+        del timeout_s
+        await self.answer.wait()
+        return b'{"apiVersion":"v1","kind":"PodList","items":[]}'
+
+
 class Node:
     """The calls of a node with this kubelet; `state` knows what a pod had."""
 
@@ -117,6 +131,29 @@ def test_a_call_ends_within_its_time_though_a_request_of_ours_is_under_way(name,
         (call,) = node.calls
         assert call.outcome is CallOutcome.OK
         assert call.duration_s <= 1.5 + 1e-6
+
+    run_at_once(go())
+
+
+@pytest.mark.parametrize("stalled_s", [0.3, 0.6, 1.2, 30.0])
+@pytest.mark.parametrize("from_s", [0.1, 0.7, 1.4])
+def test_a_process_that_stands_still_fails_no_pod(from_s, stalled_s):
+    """What it was waiting for arrives meanwhile, and its time is over before it can look."""
+
+    async def go():
+        kubelet = ListingKubelet()
+        node = Node(kubelet)
+        loop: Any = asyncio.get_running_loop()
+
+        def stall() -> None:
+            loop.now_s += stalled_s
+            kubelet.answer.set()
+
+        loop.call_later(from_s, stall)
+        await node.answer("GetPreferredAllocation", PREFERRED)
+        (call,) = node.calls
+        assert call.outcome is CallOutcome.OK
+        assert call.duration_s <= max(1.5, from_s + stalled_s) + 1e-6
 
     run_at_once(go())
 

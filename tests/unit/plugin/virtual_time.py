@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import selectors
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
 if TYPE_CHECKING:
@@ -31,14 +32,21 @@ class _Loop(asyncio.SelectorEventLoop):
     def run_in_executor(
         self, executor: Any, func: Callable[[*Ts], T], *args: *Ts
     ) -> asyncio.Future[T]:
-        """Run it here and now."""
+        """Run it here and now; its result comes in a later turn of the loop, as a thread's does."""
         del executor
         done: asyncio.Future[T] = self.create_future()
         try:
-            done.set_result(func(*args))
+            result = func(*args)
         except Exception as error:  # noqa: BLE001 - as a thread does
-            done.set_exception(error)
+            self.call_soon(_end, done, partial(done.set_exception, error))
+        else:
+            self.call_soon(_end, done, partial(done.set_result, result))
         return done
+
+
+def _end(done: asyncio.Future[T], end: Callable[[], None]) -> None:
+    if not done.cancelled():
+        end()
 
 
 class _Selector(selectors.SelectSelector):

@@ -105,8 +105,9 @@ def test_devices_that_do_not_come_in_time_cost_the_pods_nothing():
     """The kubelet waits for us meanwhile."""
     kubelet = Kubelet(PODS, None)
     found, took_s = in_call(kubelet, lambda view, until_s: view.snapshot(until_s=until_s))
-    error = "PodResources: no answer within the time of a call"
-    assert found == KubeletSnapshot((POD,), None, (), error, 1)
+    unread = f"checkpoint {NOWHERE}: not read within the time of a call"
+    error = f"PodResources: no answer within the time of a call; {unread}"
+    assert found == KubeletSnapshot((POD,), None, None, error, 1)
     assert (kubelet.timeout_s, took_s) == (pytest.approx(0.8), pytest.approx(0.8))
 
 
