@@ -48,7 +48,8 @@ _RETRY_S = 0.2
 class ContainerRecord:
     """One container with GPUs. What a source did not report is empty; ids are sorted.
 
-    `held` is None for init containers, which PodResources leaves out.
+    `held` is None for init containers, which PodResources leaves out; `seen` where the container's
+    log had been removed before it was read.
     """
 
     node: str
@@ -58,12 +59,12 @@ class ContainerRecord:
     size: int
     planned: tuple[str, ...]
     held: tuple[str, ...] | None
-    seen: tuple[str, ...]
+    seen: tuple[str, ...] | None
 
     @property
     def is_as_planned(self) -> bool:
         """Whether all sources that report it agree."""
-        return self.planned == self.seen and self.held in {None, self.seen}
+        return {self.held, self.seen} <= {None, self.planned}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,11 @@ class Verdict:
         """Those that had a plan and got something else."""
         return tuple(one for one in self.planned if not one.is_as_planned)
 
+    @property
+    def unread(self) -> tuple[ContainerRecord, ...]:
+        """Those whose own word is missing."""
+        return tuple(one for one in self.containers if one.seen is None)
+
     def summary(self) -> str:
         """One line for people, and one for each pod that failed."""
         n_planned, n_astray = len(self.planned), len(self.astray)
@@ -112,7 +118,7 @@ class LoopRecord:
     """Every pod by uid, as it was last."""
     shared: list[str] = field(default_factory=list)
     _held: dict[tuple[str, str, str], set[tuple[str, ...]]] = field(default_factory=dict)
-    _seen: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
+    _seen: dict[tuple[str, str], tuple[str, ...] | None] = field(default_factory=dict)
     _ends: threading.Event = field(default_factory=threading.Event)
     _threads: list[threading.Thread] = field(default_factory=list)
 
@@ -213,9 +219,7 @@ class LoopRecord:
             return
         for container, _, _ in _gpu_containers(pod):
             if (meta["uid"], container) not in self._seen:
-                visible = node.given(pod, container)["environment"].get(VARIABLE, "")
-                ids = tuple(sorted(filter(None, visible.split(","))))
-                self._seen[meta["uid"], container] = ids
+                self._seen[meta["uid"], container] = _visible(node, pod, container)
 
     def _sample(self, node: KubeletNode) -> None:
         for number in count():
@@ -258,7 +262,26 @@ class LoopRecord:
                     self.shared.append(f"{one} on {node.name}: {other} and {owner}")
 
 
+def _visible(node: KubeletNode, pod: Mapping[str, Any], container: str) -> tuple[str, ...] | None:
+    """The ids in the container's own environment; None where its log is gone.
+
+    A kubelet that is started anew refuses a pod of which one container has ended, as long as no
+    device plugin has come back, and removes its containers with their logs. Where all had ended
+    well before, the pod becomes Succeeded even so.
+    """
+    try:
+        if not node.has_log(pod, container):
+            return None
+        visible = node.given(pod, container)["environment"].get(VARIABLE, "")
+    except (FileNotFoundError, TimeoutError):
+        if node.has_log(pod, container):
+            raise
+        return None  # removed meanwhile
+    return tuple(sorted(filter(None, visible.split(","))))
+
+
 def _why(status: Mapping[str, Any]) -> str:
+    """The reason of the pod, else of its containers; "?" where there is none."""
     if "reason" in status:
         return str(status["reason"])
     statuses = [*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())]

@@ -244,15 +244,16 @@ class KubeletNode:
 
     def output(self, pod: Mapping[str, Any], container: str) -> list[str]:
         """The lines that a container printed, all its runs; the pod as the API server has it."""
-        meta = pod["metadata"]
-        owner = f"{meta['namespace']}_{meta['name']}_{meta['uid']}"
-        logs = sorted((self._pod_logs / owner / container).glob("*.log"))
         # Each line is `TIME STREAM P|F TEXT` (CRI's logging format).
         return [
             line.split(" ", 3)[3]
-            for log in logs
+            for log in self._logs(pod, container)
             for line in log.read_text(encoding="utf-8").splitlines()
         ]
+
+    def has_log(self, pod: Mapping[str, Any], container: str) -> bool:
+        """Whether there is a log of the container: from its start until the kubelet removes it."""
+        return any(self._logs(pod, container))
 
     def given(self, pod: Mapping[str, Any], container: str) -> dict[str, Any]:
         """What the container's program found that it was given, when it started last.
@@ -267,6 +268,11 @@ class KubeletNode:
                 raise TimeoutError(msg)
             time.sleep(_POLL_S)
         return dict(json.loads(lines[-1]))
+
+    def _logs(self, pod: Mapping[str, Any], container: str) -> list[Path]:
+        meta = pod["metadata"]
+        owner = f"{meta['namespace']}_{meta['name']}_{meta['uid']}"
+        return sorted((self._pod_logs / owner / container).glob("*.log"))
 
     @property
     def _pod_logs(self) -> Path:

@@ -38,6 +38,10 @@ REFUSALS = {"UnexpectedAdmissionError", "TopologyAffinityError"}
 CUT_OFF = {"StartError", "ContainerStatusUnknown"}
 """What becomes of a container whose kubelet is killed while it has the runtime start it, in the
 words of containerd (internal/cri/server/helpers.go, 2.2) and of pkg/kubelet/container."""
+TAKEN_BACK = {"?"}
+"""A pod that is refused by a kubelet which was started anew, while its containers run: once they
+have ended, the kubelet writes their state without the reason of its refusal (its log: "Pod
+attempted illegal phase transition", pkg/kubelet/kubelet_pods.go)."""
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +62,7 @@ def test_every_container_gets_what_was_planned(stage):
         verdict = stage.run(JobMix(N_JOBS, seed=1, prefix="job"), burst=BURST)
     assert verdict.failures == {}
     assert verdict.shared == ()
-    assert verdict.astray == ()
+    assert verdict.astray == verdict.unread == ()
     assert len(verdict.planned) == len(verdict.containers) >= N_REAL
     there = {node.name: set(node.ids) for node in simulated}
     assert {one.node for one in verdict.simulated} == there.keys()
@@ -117,5 +121,5 @@ def test_jobs_complete_while_everything_is_killed(stage):
         killer.join()
     print({what: kills.count(what) for what in kills})  # noqa: T201 - what was done
     assert verdict.shared == ()
-    assert set(verdict.failures) <= REFUSALS | CUT_OFF
+    assert set(verdict.failures) <= REFUSALS | CUT_OFF | TAKEN_BACK
     assert stage.unreported(verdict.astray) == []
