@@ -130,33 +130,47 @@ class Replicas:
                 await self._tools.sleep(ROUND_SHARE * self._duration_s * spread)
 
     async def release(self) -> None:
-        """Release the Lease, so that no replica waits for its expiry. No bind may be in flight."""
-        lease = self._election.released(self._tools.wall())
+        """Release the Lease, so that no replica waits for its expiry. No bind may be in flight.
+
+        A renewal that the end of `run` cut off may have been written, or is written meanwhile.
+        """
         self._lose()
+        await self._twice(self._write_release)
+
+    async def _write_release(self) -> None:
+        election, tools = self._election, self._tools
+        if election.move(tools.timer()) is Move.READ:
+            await self._read()
+        lease = election.released(tools.wall())
         if lease is not None:
-            try:
-                await self._tools.api.update_lease(lease)
-            except KubeError as error:
-                self._fault(error)
+            await tools.api.update_lease(lease)
 
     async def _round(self) -> None:
         """Read the Lease and do what is due."""
+        await self._twice(self._look_and_write)
+
+    async def _twice(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do it, and once more on what is there then if the Lease was written meanwhile."""
         try:
             async with asyncio.timeout(ANSWER_SHARE * self._duration_s):
                 try:
-                    await self._look_and_write()
+                    await work()
                 except Conflict:
                     # Another replica was quicker, or our write succeeded unacknowledged.
                     self._election.see_changed()
-                    await self._look_and_write()
+                    await work()
         except (KubeError, TimeoutError) as error:
             self._fault(error)
+
+    async def _read(self) -> None:
+        election, tools = self._election, self._tools
+        lease = await tools.api.get_lease(election.namespace, election.name)
+        election.see(lease, tools.timer())
 
     async def _look_and_write(self) -> None:
         election, tools = self._election, self._tools
         if election.move(tools.timer()) is not Move.RENEW:
-            lease = await tools.api.get_lease(election.namespace, election.name)
-            election.see(lease, tools.timer())
+            await self._read()
         move = election.move(tools.timer())
         if move is Move.WAIT:
             self._lose()

@@ -378,6 +378,46 @@ def test_a_release_that_fails_is_reported():
     assert on.log.events[-1] == "lease_error"
 
 
+@pytest.mark.parametrize("is_read_before_it", [False, True])
+def test_a_renewal_that_is_cut_off_does_not_keep_the_lease(monkeypatch, is_read_before_it):
+    """The program ends in the middle of it: it was written, or is written while we read."""
+
+    async def go() -> None:
+        await look(a)
+        is_sent = asyncio.Event()
+        update = on.server.update_lease
+
+        async def unanswered(lease: Lease) -> Any:
+            is_sent.set()
+            await update(lease)
+            await asyncio.Event().wait()
+
+        async def read(namespace: str, name: str) -> Lease | None:
+            found = await get(namespace, name)
+            if found is not None and is_read_before_it and on.server.n_writes == 2:
+                await update(found)
+            return found
+
+        get = on.server.get_lease
+        monkeypatch.setattr(on.server, "update_lease", unanswered)
+        a.may_look.set()
+        await is_sent.wait()
+        assert a.running is not None
+        a.running.cancel()
+        monkeypatch.setattr(on.server, "update_lease", update)
+        monkeypatch.setattr(on.server, "get_lease", read)
+        await a.release()
+        assert on.server.lease is not None
+        assert on.server.lease.holder == ""
+        await look(b)
+        assert b.may_bind
+
+    on = stage()
+    a, b = on.replica(URLS[0]), on.replica(URLS[1])
+    asyncio.run(go())
+    assert "lease_error" not in on.log.events
+
+
 def test_waiting_ends_when_a_replica_may_bind():
     """Or after the time there is."""
 
