@@ -132,10 +132,11 @@ class Replicas:
     async def release(self) -> None:
         """Release the Lease, so that no replica waits for its expiry. No bind may be in flight.
 
-        A renewal that the end of `run` cut off may have been written, or is written meanwhile.
+        A renewal that the end of `run` cut off may have been written, or is written meanwhile. It
+        is tried for as long as the Lease lasts: then it has expired.
         """
         self._lose()
-        await self._twice(self._write_release)
+        await self._twice(self._write_release, within_s=self._duration_s)
 
     async def _write_release(self) -> None:
         election, tools = self._election, self._tools
@@ -147,12 +148,12 @@ class Replicas:
 
     async def _round(self) -> None:
         """Read the Lease and do what is due."""
-        await self._twice(self._look_and_write)
+        await self._twice(self._look_and_write, within_s=ANSWER_SHARE * self._duration_s)
 
-    async def _twice(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def _twice(self, work: Callable[[], Awaitable[None]], *, within_s: float) -> None:
         """Do it, and once more on what is there then if the Lease was written meanwhile."""
         try:
-            async with asyncio.timeout(ANSWER_SHARE * self._duration_s):
+            async with asyncio.timeout(within_s):
                 try:
                     await work()
                 except Conflict:
