@@ -104,7 +104,8 @@ class Verdict:
         unplanned = len(self.containers) - n_planned
         failed = f"pods failed: {dict(self.failures) or 'none'}"
         ran = Counter(one.node for one in (*self.containers, *self.simulated))
-        line = f"{kept}; {unplanned} without a plan; {failed}; containers: {dict(ran)}"
+        unread = f"{len(self.unread)} without a log"
+        line = f"{kept}; {unplanned} without a plan, {unread}; {failed}; containers: {dict(ran)}"
         return "\n  ".join((line, *self.messages))
 
 

@@ -87,7 +87,7 @@ def test_without_a_preferred_allocation_the_kubelet_chooses_itself(stage):
             stack.enter_context(StubPlugin(node, dict.fromkeys(str(gpu.uuid) for gpu in gpus)))
         stage.until_known()
         verdict = stage.run(JobMix(N_ALONE, seed=1, prefix="alone"))
-    assert verdict.shared == ()
+    assert verdict.shared == verdict.unread == ()
     assert verdict.astray != ()
 
 
@@ -122,4 +122,5 @@ def test_jobs_complete_while_everything_is_killed(stage):
     print({what: kills.count(what) for what in kills})  # noqa: T201 - what was done
     assert verdict.shared == ()
     assert set(verdict.failures) <= REFUSALS | CUT_OFF | TAKEN_BACK
+    assert len(verdict.unread) < len(verdict.containers) / 2
     assert stage.unreported(verdict.astray) == []

@@ -90,7 +90,7 @@ def test_plans_stay_inside_what_the_kubelet_allows(stage, policy, scope):
     assert len(rows) >= 2 * len(chosen)
     assert verdict.failures.keys() <= {"TopologyAffinityError"}
     assert sum(verdict.failures.values()) <= MOST_REFUSED
-    assert verdict.shared == ()
+    assert verdict.shared == verdict.unread == ()
     assert stage.unreported(verdict.astray) == []
 
 

@@ -404,6 +404,7 @@ def test_a_renewal_that_is_cut_off_does_not_keep_the_lease(monkeypatch, is_read_
         await is_sent.wait()
         assert a.running is not None
         a.running.cancel()
+        await asyncio.gather(a.running, return_exceptions=True)
         monkeypatch.setattr(on.server, "update_lease", update)
         monkeypatch.setattr(on.server, "get_lease", read)
         await a.release()
