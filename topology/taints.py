@@ -1,6 +1,6 @@
 """Taints of nodes and the tolerations of pods.
 
-Rules: k8s.io/api core/v1 types.go, `Toleration`, and k8s.io/component-helpers
+Rules: k8s.io/api core/v1 toleration.go, `ToleratesTaint`, and k8s.io/component-helpers
 scheduling/corev1/helpers.go: kube-scheduler offers a node where each of its taints is tolerated.
 
 >>> tolerates_all((Toleration("node.kubernetes.io/unschedulable", "Exists", "", ""),), (CORDONED,))
@@ -19,6 +19,7 @@ __all__ = ["CORDONED", "KEEPS_OFF", "Taint", "Toleration", "tolerates_all"]
 
 KEEPS_OFF = frozenset({"NoSchedule", "NoExecute"})
 """Effects that keep new pods off."""
+_EQUAL = frozenset({"", "Equal"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,10 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """A toleration; an empty key with Exists tolerates all, an empty effect all effects."""
+    """A toleration; an empty key with Exists tolerates all, an empty effect all effects.
+
+    Lt and Gt, alpha and off by default in 1.36, tolerate nothing.
+    """
 
     key: str
     operator: str
@@ -45,7 +49,8 @@ class Toleration:
             return False
         if not self.key:
             return self.operator == "Exists"
-        return self.key == taint.key and (self.operator == "Exists" or self.value == taint.value)
+        is_equal = self.operator in _EQUAL and self.value == taint.value
+        return self.key == taint.key and (self.operator == "Exists" or is_equal)
 
 
 CORDONED = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")

@@ -132,8 +132,9 @@ class Replicas:
     async def release(self) -> None:
         """Release the Lease, so that no replica waits for its expiry. No bind may be in flight.
 
-        A renewal that the end of `run` cut off may have been written, or is written meanwhile. It
-        is tried for as long as the Lease lasts: then it has expired.
+        A renewal that the end of `run` cut off may have been written, or is written meanwhile.
+        Where the release is not written, the others wait all the same: it is tried for no longer
+        than that.
         """
         self._lose()
         await self._twice(self._write_release, within_s=self._duration_s)

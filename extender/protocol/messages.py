@@ -133,10 +133,10 @@ class _SpreadConstraint(_Wire):
 
 
 class _Toleration(_Wire):
-    key: str = ""
-    operator: str = ""
-    value: str = ""
-    effect: str = ""
+    key: str | None = None
+    operator: str | None = None
+    value: str | None = None
+    effect: str | None = None
 
 
 class _SchedulingGroup(_Wire):

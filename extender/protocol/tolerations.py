@@ -18,5 +18,6 @@ __all__ = ["read_tolerations"]
 def read_tolerations(spec: PodSpec) -> tuple[Toleration, ...]:
     """What a pod's spec tolerates."""
     return tuple(
-        Toleration(one.key, one.operator, one.value, one.effect) for one in spec.tolerations or ()
+        Toleration(one.key or "", one.operator or "", one.value or "", one.effect or "")
+        for one in spec.tolerations or ()
     )

@@ -84,6 +84,12 @@ def _bars(machine: Json, history: Json, since_s: float, now_s: float) -> Json:
     return {"free": free, "efficiency": efficiency}
 
 
+def _unavailable(one: Json) -> str | None:
+    """Not known of an extender that counts them as free."""
+    found = one.get("unavailable")
+    return None if found is None else f"{found:,}"
+
+
 def capacity_table(style: Style, clock: Callable[[], float], *, hours: int | None) -> Table[Json]:
     """The table; `clock` gives Unix seconds. With `hours` bars of free GPUs and of efficiency."""
 
@@ -106,7 +112,7 @@ def capacity_table(style: Style, clock: Callable[[], float], *, hours: int | Non
         number("GPUS", lambda one: one["gpus"]),
         number("FREE", lambda one: one["free"]),
         number("UNHEALTHY", lambda one: one["unhealthy"], is_bad=True),
-        number("UNAVAILABLE", lambda one: one.get("unavailable", 0)),
+        Column("UNAVAILABLE", _unavailable, key=lambda one: one.get("unavailable")),
         number("SETS OF 2", lambda one: one["placeable"]["2"]),
         number("SETS OF 4", lambda one: one["placeable"]["4"]),
         number("SETS OF 8", lambda one: one["placeable"]["8"]),

@@ -236,7 +236,10 @@ class DevicePluginService:
                 self._is_idle.set()
 
     async def _in_time(self, verb: DevicePluginMethod, work: Coroutine[object, object, T]) -> T:
-        """Do the work, but no longer than the deadline, even if it will not be cancelled."""
+        """Do the work, but no longer than the deadline, even if it will not be cancelled.
+
+        Where the process sees late that no wait may go on, the spare counts from then.
+        """
         task = asyncio.create_task(work, name=f"{verb.value} of {self._resource}")
         waits_s = max(0.0, self._deadline_s - SPARE_S)
         try:

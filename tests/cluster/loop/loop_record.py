@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from tests.cluster.control.control_plane import ControlPlane
     from tests.cluster.node.kubelet_node import KubeletNode
 
-__all__ = ["ContainerRecord", "LoopRecord", "Verdict"]
+__all__ = ["NO_REASON", "ContainerRecord", "LoopRecord", "Verdict"]
+
+NO_REASON = "no reason, and no container failed"
 
 _SAMPLE_EVERY_S = 0.15
 _AGAIN_EVERY = 5
@@ -64,7 +66,12 @@ class ContainerRecord:
     @property
     def is_as_planned(self) -> bool:
         """Whether all sources that report it agree."""
-        return {self.held, self.seen} <= {None, self.planned}
+        return self.sources == {self.planned}
+
+    @property
+    def sources(self) -> set[tuple[str, ...]]:
+        """What is known of its devices, but for the plan."""
+        return {one for one in (self.held, self.seen) if one is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +91,8 @@ class Verdict:
 
     @property
     def planned(self) -> tuple[ContainerRecord, ...]:
-        """Those with a plan."""
-        return tuple(one for one in self.containers if one.planned)
+        """Those with a plan, of which more is known."""
+        return tuple(one for one in self.containers if one.planned and one.sources)
 
     @property
     def astray(self) -> tuple[ContainerRecord, ...]:
@@ -101,7 +108,7 @@ class Verdict:
         """One line for people, and one for each pod that failed."""
         n_planned, n_astray = len(self.planned), len(self.astray)
         kept = f"{n_planned - n_astray} of {n_planned} planned containers got their plan"
-        unplanned = len(self.containers) - n_planned
+        unplanned = sum(1 for one in self.containers if not one.planned)
         failed = f"pods failed: {dict(self.failures) or 'none'}"
         ran = Counter(one.node for one in (*self.containers, *self.simulated))
         unread = f"{len(self.unread)} without a log"
@@ -282,12 +289,12 @@ def _visible(node: KubeletNode, pod: Mapping[str, Any], container: str) -> tuple
 
 
 def _why(status: Mapping[str, Any]) -> str:
-    """The reason of the pod, else of its containers; "?" where there is none."""
+    """The reason of the pod, else of its containers; `NO_REASON` where none has failed."""
     if "reason" in status:
         return str(status["reason"])
     statuses = [*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())]
     ends = [one["state"]["terminated"] for one in statuses if "terminated" in one.get("state", {})]
-    return ", ".join(one.get("reason", "?") for one in ends if one["exitCode"]) or "?"
+    return ", ".join(one.get("reason", "?") for one in ends if one["exitCode"]) or NO_REASON
 
 
 def _gpu_containers(pod: Mapping[str, Any]) -> Iterable[tuple[str, bool, int]]:

@@ -406,15 +406,19 @@ def test_recorded_series_have_the_values_of_one_cluster(tmp_path, record):
     run(tmp_path, _group(series, record, promql_expr_test=expected))
 
 
+UNAVAILABLE_OF_A = _series("coterie_extender_unavailable_devices", {"pod": "a"})
+
+
 @pytest.mark.parametrize(
     ("unavailable", "share"),
     [
         pytest.param({}, 0.75, id="extenders that do not count them"),
-        pytest.param(extender("unavailable_devices", "0x90", "6x90"), 0.75, id="a stale replica"),
+        pytest.param({UNAVAILABLE_OF_A: "6x90"}, 0.0, id="one that does, beside one that does not"),
+        pytest.param(extender("unavailable_devices", "0x90", "6x90"), 0.75, id="two that differ"),
     ],
 )
 def test_the_share_of_free_devices_is_of_one_replica(tmp_path, unavailable, share):
-    """What one replica has of old is not taken from what another sees now."""
+    """The most that one of those sees that count them: two do not see a change at one moment."""
     record = "coterie:free_devices:ratio"
     free = extender("devices", "6x90", "6x90", state="free")
     series = free | extender("devices", "2x90", "2x90", state="bound") | unavailable

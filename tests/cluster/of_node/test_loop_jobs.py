@@ -16,6 +16,7 @@ import pytest
 
 from extender.embedded import parse_cluster
 from tests.cluster.loop.loop_jobs import JobMix
+from tests.cluster.loop.loop_record import NO_REASON
 from tests.cluster.loop.loop_stage import loop_stage
 from tests.cluster.node.stub_plugin import StubPlugin
 from topology.model import decode_topology, names
@@ -35,10 +36,12 @@ N_ALONE = 30
 N_KILLED = 60
 REFUSALS = {"UnexpectedAdmissionError", "TopologyAffinityError"}
 """Why a kubelet refuses a pod for its devices."""
+UNREAD_AT_MOST = 8
+"""So many logs may go with a kubelet: a container has at least one of its node's GPUs."""
 CUT_OFF = {"StartError", "ContainerStatusUnknown"}
 """What becomes of a container whose kubelet is killed while it has the runtime start it, in the
 words of containerd (internal/cri/server/helpers.go, 2.2) and of pkg/kubelet/container."""
-TAKEN_BACK = {"?"}
+TAKEN_BACK = {NO_REASON}
 """A pod that is refused by a kubelet which was started anew, while its containers run: once they
 have ended, the kubelet writes their state without the reason of its refusal (its log: "Pod
 attempted illegal phase transition", pkg/kubelet/kubelet_pods.go)."""
@@ -122,5 +125,5 @@ def test_jobs_complete_while_everything_is_killed(stage):
     print({what: kills.count(what) for what in kills})  # noqa: T201 - what was done
     assert verdict.shared == ()
     assert set(verdict.failures) <= REFUSALS | CUT_OFF | TAKEN_BACK
-    assert len(verdict.unread) < len(verdict.containers) / 2
+    assert len(verdict.unread) <= UNREAD_AT_MOST * kills.count("kubelet")
     assert stage.unreported(verdict.astray) == []

@@ -293,7 +293,7 @@ def test_capacity_of_an_extender_that_does_not_count_unavailable_gpus(serve):
     sums, machines = dict(SUMS), machine()
     del sums["gpus_unavailable"], machines["unavailable"]
     line = serve(cluster=sums, capacity={"machines": [machines]})("capacity").stdout.splitlines()[2]
-    assert line.split()[:6] == ["m", "2", "16", "5", "1", "0"]
+    assert line.split()[:6] == ["m", "2", "16", "5", "1", "<none>"]
 
 
 def test_capacity_over_time(serve):

@@ -137,6 +137,7 @@ NOT_READY = Taint(f"{KUBERNETES}not-ready", "", "NoSchedule")
         ([{"operator": "Exists"}], True),
         ([{"key": f"{KUBERNETES}unschedulable", "operator": "Exists"}], True),
         ([{"key": f"{KUBERNETES}unschedulable", "effect": "NoSchedule"}], True),
+        ([{"key": f"{KUBERNETES}unschedulable", "value": None, "effect": None}], True),
         ([{"key": f"{KUBERNETES}unschedulable", "value": "x"}], False),
         ([{"key": f"{KUBERNETES}unschedulable", "effect": "NoExecute"}], False),
         ([{"key": f"{KUBERNETES}memory-pressure", "operator": "Exists"}], False),

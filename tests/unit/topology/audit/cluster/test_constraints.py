@@ -67,20 +67,9 @@ def test_terms_are_alternatives_and_all_expressions_of_one_hold():
     assert not is_allowed(NodeRules(terms=((holds, fails),)))
 
 
-@pytest.mark.parametrize(
-    ("toleration", "expected"),
-    [
-        pytest.param(Toleration("", "Exists", "", ""), True, id="all taints"),
-        pytest.param(Toleration("", "", "", ""), False, id="no key and no operator"),
-        pytest.param(Toleration("gpu", "Exists", "", ""), True, id="the key, any value"),
-        pytest.param(Toleration("gpu", "Equal", "only", "NoSchedule"), True, id="equal"),
-        pytest.param(Toleration("gpu", "", "only", ""), True, id="equal by default"),
-        pytest.param(Toleration("gpu", "Equal", "other", ""), False, id="another value"),
-        pytest.param(Toleration("cpu", "Exists", "", ""), False, id="another key"),
-        pytest.param(Toleration("gpu", "Exists", "", "NoExecute"), False, id="another effect"),
-    ],
-)
-def test_tolerations(toleration, expected):
-    """A pod stays off a node with a taint that it does not tolerate."""
-    assert is_allowed(NodeRules(tolerations=(toleration,)), taints=(TAINT,)) is expected
+def test_a_taint_keeps_off_what_does_not_tolerate_it():
+    """Rules of `topology.taints`."""
     assert not is_allowed(NodeRules(), taints=(TAINT,))
+    assert is_allowed(
+        NodeRules(tolerations=(Toleration("gpu", "Exists", "", ""),)), taints=(TAINT,)
+    )
