@@ -370,13 +370,15 @@ class MachineHistory(ReadBody):
     """A point: Unix seconds, free, stranded, placeable sets of 2, 4 and 8, efficiency or null."""
 
     machine: str
+    topology: str | None
+    resource: str
     points: list[tuple[int, int, int, int, int, int, float | None]]
 
 
 class HistoryBody(ReadBody):
-    """Points by digest of the machine type, `by count` for nodes without a topology."""
+    """Points of each machine type, as capacity lists them."""
 
     began_unix_s: float
     interval_s: int
     lost_at_restart: Literal[True]
-    machines: dict[str, MachineHistory]
+    machines: list[MachineHistory]

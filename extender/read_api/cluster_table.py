@@ -54,24 +54,17 @@ class Sums:
 
     def changed(self, tally: Tally, sign: int) -> Sums:
         """With a node more (`sign` 1), or one less (-1)."""
-        return self._added(tally, 1, sign)
-
-    def plus(self, other: Sums) -> Sums:
-        """With the nodes of others."""
-        return self._added(other, other.n_nodes, 1)
-
-    def _added(self, more: Tally | Sums, n_nodes: int, sign: int) -> Sums:
-        placeable = zip(self.placeable, more.placeable, strict=True)
+        placeable = zip(self.placeable, tally.placeable, strict=True)
         return Sums(
-            self.n_nodes + sign * n_nodes,
-            self.n_gpus + sign * more.n_gpus,
-            self.n_free + sign * more.n_free,
-            self.n_unhealthy + sign * more.n_unhealthy,
-            self.n_unavailable + sign * more.n_unavailable,
+            self.n_nodes + sign,
+            self.n_gpus + sign * tally.n_gpus,
+            self.n_free + sign * tally.n_free,
+            self.n_unhealthy + sign * tally.n_unhealthy,
+            self.n_unavailable + sign * tally.n_unavailable,
             tuple(mine + sign * n for mine, n in placeable),
-            self.n_stranded + sign * more.n_stranded,
-            self.shares_gpus + sign * more.shares_gpus,
-            self.valued_gpus + sign * more.valued_gpus,
+            self.n_stranded + sign * tally.n_stranded,
+            self.shares_gpus + sign * tally.shares_gpus,
+            self.valued_gpus + sign * tally.valued_gpus,
         )
 
 

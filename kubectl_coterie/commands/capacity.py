@@ -44,7 +44,7 @@ def _listing(given: Namespace, session: Session, api: ReadApiClient, output: Out
         table=capacity_table(output.style, time.time, hours=given.history),
         name=lambda machine: f"machine/{machine['machine']}",
         none=none_found("GPU nodes found", None),
-        key=lambda machine: (machine["machine"], machine["topology"], machine["resource"]),
+        key=_key,
         headline=lambda: reader.headline,
     )
 
@@ -67,14 +67,19 @@ class _Reader:
                 now_s = time.time()
                 since_s = now_s - self._hours * 3600
                 query = {"since_unix_s": f"{since_s:.0f}"}
-                history = (await self._api.get("history", query))["machines"]
+                history: list[Json] = (await self._api.get("history", query))["machines"]
                 machines = [one | {"bars": _bars(one, history, since_s, now_s)} for one in machines]
         return machines
 
 
-def _bars(machine: Json, history: Json, since_s: float, now_s: float) -> Json:
+def _key(machine: Json) -> tuple[str, str | None, str]:
+    return machine["machine"], machine["topology"], machine["resource"]
+
+
+def _bars(machine: Json, history: Sequence[Json], since_s: float, now_s: float) -> Json:
     """A figure for each part of the time: the last point there, of free GPUs and of efficiency."""
-    points = history.get(machine["topology"] or "by count", {"points": []})["points"]
+    wanted = _key(machine)
+    points = next((one["points"] for one in history if _key(one) == wanted), ())
     free: list[float | None] = [None] * _N_BARS
     efficiency: list[float | None] = [None] * _N_BARS
     for point in points:

@@ -6,7 +6,14 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kubectl_coterie.commands.listing import Listing, labelled, named, none_found, run_list
+from kubectl_coterie.commands.listing import (
+    Listing,
+    labelled,
+    named,
+    none_found,
+    require_node,
+    run_list,
+)
 from kubectl_coterie.terminal import Column, Table, age
 from kubectl_coterie.text import group_domain, group_limit, group_reason, rate
 
@@ -49,6 +56,8 @@ async def _read(given: Namespace, session: Session, api: ReadApiClient) -> Seque
         groups = named("group", await api.items("groups", query), given.names)
     if given.node is not None:
         groups = [group for group in groups if given.node in _nodes(group)]
+        if not groups:
+            await require_node(api, given.node)
     if given.selector is None:
         return groups
     wanted = await labelled(session, "pods", given.selector, session.namespace)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kubectl_coterie.cluster.read_api import Json
     from kubectl_coterie.terminal import Output, Table
 
-__all__ = ["Listing", "labelled", "named", "none_found", "run_list"]
+__all__ = ["Listing", "labelled", "named", "none_found", "require_node", "run_list"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +115,16 @@ def named(kind: str, rows: Iterable[Json], names: Sequence[str]) -> list[Json]:
         )
         raise CliError(msg)
     return [row for row in found if row["name"] in names]
+
+
+async def require_node(api: ReadApiClient, name: str) -> None:
+    """Raise `CliError` for `--node` with a name of no node, which an empty list would hide."""
+    if await api.find(f"nodes/{url_quote(name, safe='')}") is None:
+        msg = (
+            f"--node is {quote(name)}, expected the name of a node that the extender knows; "
+            "`kubectl coterie nodes` lists GPU nodes"
+        )
+        raise CliError(msg)
 
 
 async def labelled(

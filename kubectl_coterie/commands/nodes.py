@@ -6,8 +6,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kubectl_coterie.commands.listing import Listing, labelled, named, none_found, run_list
+from kubectl_coterie.errors import CliError
 from kubectl_coterie.terminal import Column, Table
 from kubectl_coterie.text import percent, rate
+from topology.errors import quote
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -42,10 +44,21 @@ async def _read(given: Namespace, session: Session, api: ReadApiClient) -> Seque
         query["unhealthy"] = "true"
     async with session.progress.step("reading nodes"):
         nodes = named("node", await api.items("nodes", query), given.names)
+        if given.machine is not None and not nodes:
+            await _require_machine(api, given.machine)
     if given.selector is None:
         return nodes
     wanted = await labelled(session, "nodes", given.selector)
     return [node for node in nodes if ("", node["name"]) in wanted]
+
+
+async def _require_machine(api: ReadApiClient, machine: str) -> None:
+    """Raise `CliError` for a machine type that no node is of."""
+    machines = (await api.get("capacity"))["machines"]
+    if all(machine not in {one["machine"], one["topology"]} for one in machines):
+        known = ", ".join(sorted({one["machine"] for one in machines})) or "none yet"
+        msg = f"--machine is {quote(machine)}, expected a machine type of the cluster: {known}"
+        raise CliError(msg)
 
 
 def node_table(style: Style) -> Table[Json]:

@@ -6,7 +6,14 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kubectl_coterie.commands.listing import Listing, labelled, named, none_found, run_list
+from kubectl_coterie.commands.listing import (
+    Listing,
+    labelled,
+    named,
+    none_found,
+    require_node,
+    run_list,
+)
 from kubectl_coterie.terminal import Column, Table, age
 from kubectl_coterie.text import gpu_set, limit, percent, rate, short_reason, when_ended
 
@@ -50,6 +57,8 @@ async def _read(given: Namespace, session: Session, api: ReadApiClient) -> Seque
             query = {"namespace": namespace, "node": given.node}
             placed = await api.items("pods", {k: v for k, v in query.items() if v is not None})
             pods += sorted(placed, key=lambda pod: (pod["namespace"], pod["name"]))
+            if given.node is not None and not placed:
+                await require_node(api, given.node)
         if given.node is None:
             waiting = await api.items("pending")
             pods += [pod for pod in waiting if namespace in {None, pod["namespace"]}]

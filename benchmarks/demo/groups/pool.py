@@ -26,6 +26,8 @@ NODES_A_LEAF = 4
 _LEAF, _SPINE = "network.topology.nvidia.com/leaf", "network.topology.nvidia.com/spine"
 POOL = ("example.com/pool", "training")
 """Label and value of the pool's nodes."""
+_GENERAL = {POOL[0]: "general"}
+"""That of all others: where a label is not known of a node, the extender counts it as allowed."""
 FILE = "cluster.yaml"
 
 
@@ -66,7 +68,8 @@ def by_leaf(pool: Mapping[str, DemoNode]) -> dict[str, list[DemoNode]]:
 
 def write_cluster(folder: Path, fleet: str = FLEET) -> Path:
     """Describe fleet and pool in a file that the extender starts from; returns its path."""
-    whole = ClusterSpec(groups=[*parse_cluster(fleet).groups, *_pool().groups])
+    general = [one.model_copy(update={"labels": _GENERAL}) for one in parse_cluster(fleet).groups]
+    whole = ClusterSpec(groups=[*general, *_pool().groups])
     path = folder / FILE
     # JSON is YAML too.
     path.write_text(whole.model_dump_json(indent=1, exclude_defaults=True), encoding="utf-8")

@@ -12,12 +12,11 @@ from array import array
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from extender.read_api.cluster_table import Sums
-
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from extender.read_api.cluster_table import Cluster
+    from extender.read_api.node_entry import TallyKey
 
 __all__ = ["INTERVAL_S", "History"]
 
@@ -27,8 +26,6 @@ MAX_POINTS = KEPT_S // INTERVAL_S
 """Points of a machine type: 10,080 of 56 bytes."""
 MAX_MACHINES = 64
 """Machine types that are kept, 36 MB at most; further ones are left out until others are old."""
-BY_COUNT = "by count"
-"""Stands for a digest where nodes have no topology."""
 _WIDTH = 7
 """Numbers of a point: Unix seconds, free, stranded, sets of 2, 4 and 8, efficiency (NaN: none)."""
 _CHUNK_POINTS = 200
@@ -38,7 +35,6 @@ _CHUNK_POINTS = 200
 class _Points:
     """The points of one machine type, one after the other."""
 
-    machine: str
     numbers: array[float] = field(default_factory=lambda: array("d"))
 
     def drop_before(self, at_s: float) -> None:
@@ -72,24 +68,24 @@ class History:
 
     def __init__(self, began_s: float) -> None:
         self._began_s = began_s
-        self._kept: dict[str, _Points] = {}
+        self._kept: dict[TallyKey, _Points] = {}
         self.revision = 0
 
     def add(self, cluster: Cluster, now_s: float) -> None:
         """Add a point for each machine type."""
         self.revision += 1
-        for topology, points in list(self._kept.items()):
+        for key, points in list(self._kept.items()):
             points.drop_before(now_s - KEPT_S)
             if not points.numbers:
-                del self._kept[topology]
-        for topology, (machine, sums) in _by_topology(cluster).items():
-            if topology not in self._kept:
+                del self._kept[key]
+        for key, sums in cluster.sums.items():
+            if key not in self._kept:
                 if len(self._kept) >= MAX_MACHINES:
                     continue
-                self._kept[topology] = _Points(machine)
+                self._kept[key] = _Points()
             efficiency = math.nan if sums.efficiency is None else sums.efficiency
             point = (now_s, sums.n_free, sums.n_stranded, *sums.placeable, efficiency)
-            self._kept[topology].numbers.extend(point)
+            self._kept[key].numbers.extend(point)
 
     def chunks(self, since_s: float = 0.0) -> Iterator[bytes]:
         """The history from a time on, as JSON, in parts."""
@@ -98,25 +94,20 @@ class History:
             "interval_s": INTERVAL_S,
             "lost_at_restart": True,
         }
-        yield f'{json.dumps(head, separators=(",", ":"))[:-1]},"machines":{{'.encode()
-        for i, (topology, points) in enumerate(tuple(self._kept.items())):
+        yield f'{_opened(head)},"machines":['.encode()
+        for i, (key, points) in enumerate(tuple(self._kept.items())):
             comma = "," if i else ""
-            machine = json.dumps(points.machine)
-            yield f'{comma}{json.dumps(topology)}:{{"machine":{machine},"points":['.encode()
+            kind = {"machine": key.machine, "topology": key.topology, "resource": key.resource}
+            yield f'{comma}{_opened(kind)},"points":['.encode()
             for k, chunk in enumerate(points.chunks(since_s)):
                 yield f"{',' if k else ''}{chunk}".encode()
             yield b"]}"
-        yield b"}}"
+        yield b"]}"
 
 
-def _by_topology(cluster: Cluster) -> dict[str, tuple[str, Sums]]:
-    """Sums by digest, all resources together."""
-    found: dict[str, tuple[str, Sums]] = {}
-    for key, sums in cluster.sums.items():
-        topology = BY_COUNT if key.topology is None else key.topology
-        name, before = found.get(topology, (key.machine, Sums()))
-        found[topology] = name, before.plus(sums)
-    return found
+def _opened(content: Mapping[str, object]) -> str:
+    """A JSON object to which more is added."""
+    return json.dumps(content, separators=(",", ":"))[:-1]
 
 
 def _point(numbers: array[float]) -> str:

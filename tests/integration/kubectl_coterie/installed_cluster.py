@@ -90,7 +90,7 @@ class InstalledCluster:
             "/state": '{"generation": 7}',
             "/api/v1/cluster": _sums(),
             "/api/v1/capacity": {"machines": []},
-            "/api/v1/history": {"machines": {}},
+            "/api/v1/history": {"machines": []},
             f"/api/v1/nodes/{NODE}": _entry(),
             "/api/v1/machines": {"items": []},
             "/api/v1/nodes": {"items": [_entry()]},

@@ -114,7 +114,7 @@ def test_wide_has_the_nodes_and_the_least(serve):
 
 def test_groups_are_chosen_and_sorted(serve):
     """By name, by a member's node, and those that wait by the extender itself."""
-    call = serve(groups=page(waiting(), bound()))
+    call = serve(groups=page(waiting(), bound()), nodes__n3={"name": "n3"})
     assert call("groups", "train", "-o", "name").stdout == "group/train\n"
     assert call("groups", "--node", "n2", "-o", "name").stdout == "group/train\n"
     assert call("groups", "--node", "n3").stderr == "No groups found in namespace default.\n"

@@ -303,7 +303,10 @@ def test_capacity_over_time(serve):
         [int(NOW[0]) - 60, 16, 0, 0, 0, 0, 0.5],
     ]
     points.append([int(NOW[0]) - 9 * 3600, 8, 0, 0, 0, 0, None])
-    history = {"0123456789abcdef": {"machine": "m", "points": points}}
+    kind = {key: machine()[key] for key in ("machine", "topology", "resource")}
+    empty = [[int(NOW[0]) - 5 * 3600, 16, 0, 0, 0, 0, None]]
+    others = [kind | {"machine": "n", "points": empty}, kind | {"resource": "r", "points": empty}]
+    history = [*others, kind | {"points": points}]
     call = serve(
         cluster=SUMS,
         capacity={"machines": [machine(), machine(**COUNTED)]},

@@ -80,6 +80,22 @@ def test_capacity(coterie):
     assert [line.split()[0] for line in lines[2:]] == ["8x-l4", "dgx-1-v100"]
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("pods", "--node", "nosuch"), "--node is 'nosuch', expected the name of a node that"),
+        (("groups", "--node", "nosuch"), "--node is 'nosuch', expected the name of a node that"),
+        (
+            ("nodes", "--machine", "dgx1"),
+            "--machine is 'dgx1', expected a machine type of the cluster: 8x-l4, dgx-1-v100",
+        ),
+    ],
+)
+def test_a_filter_by_a_name_that_is_none_is_an_error(coterie, words, message):
+    """An empty list would say that the node is empty."""
+    assert coterie(*words, code=1).startswith(f"error: {message}")
+
+
 def test_what_if(coterie):
     """A drained node's pods go to an added one."""
     file = str(EXAMPLES / "indexed-job.yaml")

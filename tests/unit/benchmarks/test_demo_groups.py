@@ -82,6 +82,8 @@ def test_the_extender_gets_fleet_and_pool_in_one_file(tmp_path):
     of_pool = {node.name: node.ids for node in nodes[1:]}
     assert of_pool == {name: node.ids for name, node in POOL.items()}
     assert [len(found) for found in by_leaf(POOL).values()] == [4, 4, 4]
+    assert {node.labels["example.com/pool"] for node in nodes[:1]} == {"general"}
+    assert {node.labels["example.com/pool"] for node in nodes[1:]} == {"training"}
 
 
 def test_pods_of_jobs_carry_their_group_and_come_in_turn():

@@ -30,7 +30,7 @@ export function show(_parts, _query, root) {
   }, { everyMs: 1000 });
   const past = reader(errorsOverTime, async (signal) => {
     const history = await get("history", { signal });
-    const charts = Object.values(history.machines).map(chart);
+    const charts = history.machines.map(chart);
     overTime.replaceChildren(
       notice(`In memory since ${clock(history.began_unix_s)}, a point a minute, at most 7 days; a restart of the extender loses it.`),
       h("ul", { class: "legend" }, LINES.map(([name], i) => h("li", {}, h("span", { class: `swatch line-${i}` }), name))),

@@ -184,21 +184,37 @@ def test_history_has_a_point_of_each_machine_type(served):
         60,
         True,
     )
-    by_name = {one["machine"]: one["points"] for one in content["machines"].values()}
+    by_name = {one["machine"]: one["points"] for one in content["machines"]}
     assert by_name["8x-l4"] == [[1060, 8, 0, 4, 2, 1, None], [1120, 8, 0, 4, 2, 1, None]]
     assert by_name["dgx-1-v100"] == [[1060, 16, 0, 8, 4, 2, None], [1120, 12, 0, 6, 3, 1, 1.0]]
-    (l4, _) = served.get("history?since_unix_s=1061")["machines"].values()
+    (l4, _) = served.get("history?since_unix_s=1061")["machines"]
     assert l4["points"] == [[1120, 8, 0, 4, 2, 1, None]]
+
+
+def test_machine_types_of_one_topology_have_points_of_their_own():
+    """As capacity lists them: one is full while the other is free."""
+    pools = ({"count": n, "machine": "dgx-h100", "name": name} for name, n in (("a", 1), ("b", 2)))
+    served = ServedReads(engine(*pools))
+    served.place(8, "u1", "b-0")
+    add_points(served, 1060.0)
+    free = {one["machine"]: one["points"][0][1] for one in served.get("history")["machines"]}
+    assert free == {"a": 8, "b": 8}
+    keys = [
+        [(one["machine"], one["topology"], one["resource"]) for one in served.get(path)["machines"]]
+        for path in ("history", "capacity")
+    ]
+    assert keys[0] == keys[1]
+    assert len({topology for _, topology, _ in keys[0]}) == 1
 
 
 def test_history_is_bounded(served):
     """The oldest point goes; a machine type without any goes too."""
     week_s = MAX_POINTS * 60.0
     add_points(served, 1000.0, 2000.0, 1000.0 + week_s)
-    points = [[p[0] for p in one["points"]] for one in served.get("history")["machines"].values()]
+    points = [[p[0] for p in one["points"]] for one in served.get("history")["machines"]]
     assert points == [[1000, 2000, 1000 + week_s]] * 2
     add_points(served, 1001.0 + week_s)
-    points = [[p[0] for p in one["points"]] for one in served.get("history")["machines"].values()]
+    points = [[p[0] for p in one["points"]] for one in served.get("history")["machines"]]
     assert points == [[2000, 1000 + week_s, 1001 + week_s]] * 2
     assert MAX_MACHINES * MAX_POINTS * 7 * 8 < 40e6
 
