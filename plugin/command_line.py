@@ -16,7 +16,7 @@ import signal
 import sys
 import threading
 from argparse import ArgumentTypeError
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -29,6 +29,7 @@ from plugin import logkeys
 from plugin.config import PluginSettings, load_settings
 from plugin.errors import MeasurementError, PluginError, ReadingError
 from plugin.measure import DEFAULT_COMMAND, DEFAULT_MESSAGE_BYTES, Benchmark, all_pairs, measure
+from plugin.observe import StatusEndpoint, serving
 from plugin.vendor import VENDOR
 from plugin.wiring import Running, open_reader, run_agents
 from topology.cli.completion import add_completion_command
@@ -39,6 +40,7 @@ from topology.model import write_measurement
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from kube.log import Logger
     from plugin.config import LoadedSettings
@@ -107,7 +109,10 @@ def parser() -> Parser:
         ("--annotations", "Also remove the annotations that the plugin wrote on its Node."),
         ("--force", "Remove CDI specifications although containers may still need them."),
         ("--dry-run", "Remove nothing, and print what would be removed."),
-        ("--stay", "Then wait for SIGTERM, as a pod of a DaemonSet has to."),
+        (
+            "--stay",
+            "Then wait for SIGTERM, as a pod of a DaemonSet has to; /readyz says when it is clean.",
+        ),
     ):
         cleaning.add_argument(option, action="store_true", help=about)
     add_completion_command(commands, root)
@@ -196,18 +201,32 @@ def _clean(flags: Mapping[str, object], given: Namespace) -> None:
     options = CleanOptions(
         with_annotations=given.annotations, is_forced=given.force, is_dry_run=given.dry_run
     )
-    ended = threading.Event()
-    if given.stay:  # from here on, since a process 1 has no default for these signals
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda _number, _frame: ended.set())
-    try:
-        is_clean = clean_node(_load(flags), options, partial(print, flush=True))
-    except SettingsError as error:
-        fail(str(error), 2)
-    if not is_clean:
-        raise SystemExit(1)
-    if given.stay:
-        ended.wait()
+    loaded = _load(flags)
+    ended, cleaned = threading.Event(), threading.Event()
+    with ExitStack() as stack:
+        try:
+            if given.stay:  # from here on, since a process 1 has no default for these signals
+                for number in (signal.SIGTERM, signal.SIGINT):
+                    signal.signal(number, lambda _number, _frame: ended.set())
+                stack.enter_context(_answering_probes(loaded.settings, cleaned))
+            is_clean = clean_node(loaded, options, partial(print, flush=True))
+        except SettingsError as error:
+            fail(str(error), 2)
+        if not is_clean:
+            raise SystemExit(1)
+        cleaned.set()
+        if given.stay:
+            ended.wait()
+
+
+def _answering_probes(
+    settings: PluginSettings, cleaned: threading.Event
+) -> AbstractContextManager[int]:
+    """Serve the agent's routes: a rollout of pods that clean is done when their nodes are clean."""
+    endpoint = StatusEndpoint(
+        live=lambda: "", ready=lambda: "" if cleaned.is_set() else "the node is not clean yet"
+    )
+    return serving(endpoint, address=settings.metrics_address, port=settings.metrics_port)
 
 
 async def _run(flags: Mapping[str, object], log: Logger) -> None:

@@ -130,7 +130,7 @@ async def _run_with(
     """Run agents under these settings until one requests others."""
     settings, metrics = loaded.settings, PluginMetrics()
     rules = serving_rules(loaded)
-    endpoint = StatusEndpoint(metrics.registry, running.live, running.ready)
+    endpoint = StatusEndpoint(running.live, running.ready, metrics.registry)
     async with (
         open_transport(settings) as to_server,
         open_transport(settings, settings.kubelet_endpoint) as to_kubelet,

@@ -8,20 +8,18 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from socketserver import ThreadingMixIn
 from typing import TYPE_CHECKING
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from prometheus_client import generate_latest
+from prometheus_client import CollectorRegistry, generate_latest
 
 from kube.errors import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
     from wsgiref.types import StartResponse, WSGIEnvironment
-
-    from prometheus_client import CollectorRegistry
 
 __all__ = ["StatusEndpoint", "serving"]
 
@@ -34,9 +32,9 @@ _METRICS = ("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 class StatusEndpoint:
     """A WSGI application. `live` and `ready` return what is wrong; empty: nothing."""
 
-    registry: CollectorRegistry
     live: Callable[[], str]
     ready: Callable[[], str]
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
 
     def __call__(self, environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
         """Answer a request."""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import http.client
+import json
 import signal
 import socket
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,6 +23,7 @@ from plugin.nvidia.container.cdi import CDI_VENDOR
 from plugin.nvidia.container.cdi_files import CdiFiles
 from plugin.nvidia.container.written_files import RECORD
 from tests import programs
+from tests.cluster.control.processes import free_port
 from tests.fake_kubelet import FakeKubelet
 from tests.integration.extender.fake_api import FakeApi, fake_api
 from tests.unit.plugin.node_values import GPU, app, node_pod
@@ -32,6 +36,7 @@ NODE = "n1"
 SPECIFICATION = f"{CDI_VENDOR}-gpu.json"
 OURS = {"coterie.gpu/topology": "t", "coterie.gpu/devices": "d"}
 DEADLINE_S = 30.0
+LOOK_S = 0.05
 
 
 @pytest.fixture
@@ -332,7 +337,7 @@ def test_a_pod_of_a_daemonset_stays(root, is_clean):
     if not is_clean:
         (root / "cdi" / ".coterie-x" / "folder" / "inner").mkdir(parents=True)
     command = [sys.executable, "-m", "plugin", "clean", "--stay", f"--cdi-folder={root}/cdi"]
-    command += [f"--kubelet-socket={root}/kubelet.sock"]
+    command += [f"--kubelet-socket={root}/kubelet.sock", "--metrics-port=0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
@@ -343,3 +348,52 @@ def test_a_pod_of_a_daemonset_stays(root, is_clean):
             assert process.wait(DEADLINE_S) == (0 if is_clean else 1)
         finally:
             process.kill()
+
+
+def answer_of(port, path):
+    """Status and content of a route of the agent, once it listens."""
+    for _ in range(int(DEADLINE_S / LOOK_S)):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=DEADLINE_S)
+        with contextlib.suppress(ConnectionRefusedError), contextlib.closing(connection):
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        time.sleep(LOOK_S)
+    pytest.fail(f"nothing listens on port {port}")
+
+
+@pytest.mark.slow("starts the command as a process")
+def test_a_pod_is_ready_when_its_node_is_clean(root):
+    """However long that takes: `kubectl rollout status` would end with nodes to be cleaned."""
+    port = free_port()
+    with socket.create_server(("127.0.0.1", 0)) as api_server:
+        api_server.settimeout(DEADLINE_S)
+        cluster = {"server": f"http://127.0.0.1:{api_server.getsockname()[1]}"}
+        kubeconfig = {
+            "clusters": [{"name": "it", "cluster": cluster}],
+            "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
+            "users": [{"name": "it", "user": {}}],
+            "current-context": "it",
+        }
+        (root / "kubeconfig").write_text(json.dumps(kubeconfig))
+        command = [sys.executable, "-m", "plugin", "clean", "--annotations", "--stay"]
+        command += [f"--kubeconfig={root}/kubeconfig", f"--cdi-folder={root}/cdi"]
+        command += [f"--kubelet-socket={root}/kubelet.sock", "--node-name=n1"]
+        command += ["--metrics-address=127.0.0.1", f"--metrics-port={port}"]
+        with subprocess.Popen(command) as process:
+            try:
+                request, _ = api_server.accept()
+                with request:
+                    assert answer_of(port, "/livez")[0] == 200
+                    assert answer_of(port, "/readyz") == (503, "the node is not clean yet\n")
+                    request.recv(65536)
+                    request.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+                answer, deadline = answer_of(port, "/readyz"), time.monotonic() + DEADLINE_S
+                while answer[0] != 200 and time.monotonic() < deadline:
+                    time.sleep(LOOK_S)
+                    answer = answer_of(port, "/readyz")
+                assert answer == (200, "ok\n")
+                process.send_signal(signal.SIGTERM)
+                assert process.wait(DEADLINE_S) == 0
+            finally:
+                process.kill()

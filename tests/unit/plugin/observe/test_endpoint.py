@@ -16,7 +16,7 @@ def endpoint(live="", ready=""):
     """An endpoint with a counter, whose checks say these."""
     registry = CollectorRegistry()
     Counter("things", "Things.", registry=registry).inc(3)
-    return StatusEndpoint(registry, lambda: live, lambda: ready)
+    return StatusEndpoint(lambda: live, lambda: ready, registry)
 
 
 @pytest.mark.parametrize(
