@@ -181,13 +181,13 @@ class FakeKubelet(DeviceManager):
         private.rename(path)
         self._servers.append(server)
 
-    async def until(self, is_so: Callable[[], bool], within_s: float = 10.0) -> None:
+    async def until(self, is_so: Callable[[], bool], within_s: float = 60.0) -> None:
         """Wait until something is so."""
         async with asyncio.timeout(within_s):
             while not is_so():
                 await self._changed.wait()
 
-    async def until_listed(self, resource: str, n_healthy: int, within_s: float = 10.0) -> None:
+    async def until_listed(self, resource: str, n_healthy: int, within_s: float = 60.0) -> None:
         """Wait until a resource has so many healthy devices."""
         await self.until(lambda: len(self.healthy.get(resource, ())) == n_healthy, within_s)
 

@@ -163,18 +163,24 @@ def test_the_page_is_live_until_a_signal(tmp_path, number):
             if "explain --data" in line:
                 break
         page = re.findall(r"^page: (\S+)$", printed, re.MULTILINE)[-1]
-        assert "<title>Coterie</title>" in httpx.get(page).text
+        assert "<title>Coterie</title>" in httpx.get(page, timeout=DEADLINE_S).text
         base = page.removesuffix("ui/")
         named = re.findall(r"curl (\S+explain/demo/\S+)", printed)[0]
-        assert httpx.get(named).json()["bound"]["has_what_was_planned"]
-        before = httpx.get(f"{base}api/v1/cluster").json()
+        assert httpx.get(named, timeout=DEADLINE_S).json()["bound"]["has_what_was_planned"]
+        before = httpx.get(f"{base}api/v1/cluster", timeout=DEADLINE_S).json()
         assert before["pods_placed"] > 30
-        groups = {one["name"]: one for one in httpx.get(f"{base}api/v1/groups").json()["items"]}
+        groups = {
+            one["name"]: one
+            for one in httpx.get(f"{base}api/v1/groups", timeout=DEADLINE_S).json()["items"]
+        }
         assert [groups[name]["state"] for name in ("tune-1", "train-2")] == ["bound", "bound"]
         assert (groups["train-3"]["state"], groups["train-3"]["n_here"]) == ("waiting", 6)
         assert f"{groups['tune-1']['gbytes_per_s']:.0f} GB/s on 2 nodes" in printed
         until_s = time.monotonic() + DEADLINE_S
-        while httpx.get(f"{base}api/v1/cluster").json()["generation"] < before["generation"] + 3:
+        while (
+            httpx.get(f"{base}api/v1/cluster", timeout=DEADLINE_S).json()["generation"]
+            < before["generation"] + 3
+        ):
             assert time.monotonic() < until_s
             time.sleep(0.2)
         process.send_signal(number)

@@ -61,7 +61,7 @@ EXTENDER_FILES = {
 """Where each mode's manifest says how the extender runs."""
 _PREFIX = "COTERIE_EXTENDER_"
 _DRY_RUN = {"dryRun": "All"}
-_SOON_S = 30.0
+_SOON_S = 60.0
 _POLL_S = 0.05
 
 

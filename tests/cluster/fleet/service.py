@@ -39,7 +39,7 @@ __all__ = ["LEASE_S", "LOOPBACK", "SOON_S", "Balancer", "Replica", "Service"]
 LOOPBACK = "127.0.0.1"
 LEASE_S = 3
 """Short, so that a replica takes over soon; deploy/ has 15."""
-SOON_S = 30.0
+SOON_S = 60.0
 _LEASE = "coterie-system/coterie-extender"
 _LEASE_PATH = "/apis/coordination.k8s.io/v1/namespaces/coterie-system/leases/coterie-extender"
 

@@ -34,7 +34,7 @@ _PODS = "10.244.0.0/16"
 _CLONE_NEWNET = 0x40000000  # include/uapi/linux/sched.h
 _OWN = Path("/proc/thread-self/ns/net")
 _SETTINGS = {"ipv4/ip_forward": "1", "ipv4/conf/all/rp_filter": "0"}
-_RUNS_WITHIN_S = 20
+_RUNS_WITHIN_S = 60
 
 
 class NetworkRefused(Exception):

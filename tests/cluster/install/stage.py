@@ -73,7 +73,7 @@ __all__ = [
 
 SIMULATED = "coterie.gpu/simulated"
 """Label of nodes on which the agent simulates GPUs."""
-_WITHIN_S = 90
+_WITHIN_S = 180
 
 
 class SomethingLeft(Exception):

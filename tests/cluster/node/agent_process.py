@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AgentProcess", "start_agent"]
 
-_TIMEOUT_S = 5.0
+_TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-WITHIN_S = 20.0
+WITHIN_S = 60.0
 CGROUPS = "/sys/fs/cgroup/"
 
 

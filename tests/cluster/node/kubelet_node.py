@@ -37,8 +37,8 @@ CNI_CACHE = Path("/var/lib/cni")
 
 _LOOPBACK = "127.0.0.1"
 _STARTS_WITHIN_S = 120.0
-_TIMEOUT_S = 5.0
-_PRINTS_WITHIN_S = 30.0
+_TIMEOUT_S = 30.0
+_PRINTS_WITHIN_S = 60.0
 _POLL_S = 0.02
 _CDI = Path("/var/run/cdi")
 _STATES = {

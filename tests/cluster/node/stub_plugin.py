@@ -39,7 +39,7 @@ __all__ = [
 VARIABLE = "NVIDIA_VISIBLE_DEVICES"
 _SERVICE = "v1beta1.DevicePlugin"
 Answer = TypeVar("Answer", bound=Message)
-_DEADLINE_S = 15.0
+_DEADLINE_S = 60.0
 """More than the 10 s that the kubelet itself gives a new plugin."""
 
 

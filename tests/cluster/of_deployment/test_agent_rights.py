@@ -116,7 +116,7 @@ class Cluster:
         return httpx.Client(
             base_url=self.plane.url,
             verify=context,
-            timeout=60,
+            timeout=120,
             trust_env=False,
             headers={"Authorization": f"Bearer {token}"},
         )

@@ -50,7 +50,7 @@ EXPRESSIONS = [
         *((one.title, expr) for one in section.graphs for expr, _ in one.series),
     )
 ]
-WITHIN_S = 20.0
+WITHIN_S = 60.0
 
 
 class Cluster:
@@ -94,7 +94,7 @@ class Prometheus:
     """A running Prometheus."""
 
     def __init__(self, url: str) -> None:
-        self._client = httpx.Client(base_url=url, trust_env=False)
+        self._client = httpx.Client(base_url=url, trust_env=False, timeout=WITHIN_S)
 
     def is_ready(self) -> bool:
         """Whether it answers queries."""

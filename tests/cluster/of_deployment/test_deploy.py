@@ -752,7 +752,7 @@ def read_config(binaries, tmp_path):
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=120,
         )
         return yaml.safe_load(read.read_text()) if done.returncode == 0 else done.stderr
 

@@ -346,6 +346,7 @@ def test_each_container_of_the_second_scheduler_has_its_own_account(binaries, tm
             headers={"Authorization": f"Bearer {token}"},
             verify=context,
             trust_env=False,
+            timeout=60,
         )
         assert answer.is_success, answer.text
         user = answer.json()["status"]["userInfo"]["username"]

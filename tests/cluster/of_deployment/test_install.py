@@ -114,7 +114,7 @@ def test_one_command_changes_the_resource(copy):
     files = naming(DEPLOY, "nvidia.com/gpu")
     agents = {one for one in files if one.parts[0].startswith("plugin")}
     agents |= {one for one in files if one.parts[0] == "chart"}  # a value of its own
-    subprocess.run(["bash", "-euc", text], cwd=copy, check=True, timeout=30)
+    subprocess.run(["bash", "-euc", text], cwd=copy, check=True, timeout=120)
     assert naming(copy / "deploy", "amd.com/gpu") == files - agents
     assert naming(copy / "deploy", "nvidia.com/gpu") == agents
     assert len(files - agents) == 8

@@ -49,7 +49,7 @@ def started(tmp_path):
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=120,
         )
 
     return run

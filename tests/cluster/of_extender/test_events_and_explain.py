@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.cluster
 
-SOON_S = 30.0
+SOON_S = 60.0
 WARNED = {pod_keys.POLICY: "required"}
 """Without an affinity, so that it has no effect."""
 
@@ -115,6 +115,6 @@ def explain(url: str, pod: str) -> Any:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=120,
     )
     return json.loads(done.stdout)

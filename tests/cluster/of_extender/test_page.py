@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.cluster
 
 NVLINK = {pod_keys.AFFINITY: "nvlink", pod_keys.POLICY: "required"}
-SOON_S = 30.0
+SOON_S = 60.0
 
 
 @pytest.fixture
@@ -99,7 +99,10 @@ def see_cordoned(base: str, node: str) -> None:
 
 async def held(base: str, n_pods: int) -> None:
     """Wait until the extender has read from pod.status what so many pods were given."""
-    async with asyncio.timeout(SOON_S), httpx.AsyncClient(base_url=base, trust_env=False) as client:
+    async with (
+        asyncio.timeout(SOON_S),
+        httpx.AsyncClient(base_url=base, trust_env=False, timeout=SOON_S) as client,
+    ):
         while True:
             items = (await client.get("/api/v1/pods")).json()["items"]
             if [pod["as_planned"] for pod in items] == [True] * n_pods:

@@ -134,7 +134,7 @@ def test_the_real_scheduler_places_a_pod(control_plane):
     create(control_plane, node("machine"))
     scheduler = control_plane.start_scheduler(plain_config())
     create(control_plane, pod("before"))
-    is_bound = ("wait", "--timeout=30s", "--for=jsonpath={.spec.nodeName}=machine")
+    is_bound = ("wait", "--timeout=120s", "--for=jsonpath={.spec.nodeName}=machine")
     control_plane.kubectl(*is_bound, "pod/before")
     attempts = 'scheduler_schedule_attempts_total{profile="default-scheduler",result="scheduled"} 1'
     await_so(lambda: attempts in scheduler.metrics(), "the attempt in its metrics")
@@ -149,7 +149,7 @@ def test_controllers_run_on_demand(control_plane):
     control_plane.start_controller_manager()
     control_plane.kubectl("create", "namespace", "team")
     control_plane.kubectl(
-        *("wait", "--timeout=30s", "--for=create", "--namespace=team", "serviceaccount/default")
+        *("wait", "--timeout=120s", "--for=create", "--namespace=team", "serviceaccount/default")
     )
 
 

@@ -16,7 +16,7 @@ from tests.cluster.fleet.workload import make_pod
 pytestmark = pytest.mark.cluster
 
 NOT_YET_S = 0.05
-SOON_S = 10
+SOON_S = 60
 
 
 def member(name, *, uid=None, group="g", runs_s=None):

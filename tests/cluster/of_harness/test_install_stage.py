@@ -21,7 +21,7 @@ from tests.cluster.programs.versions import chosen_minor
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kubelet]
 
-SOON_S = 40.0
+SOON_S = 120.0
 IMAGES = Images("extender:1", "plugin:1", "kube-scheduler:1", ())
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -58,7 +58,7 @@ def test_a_person_can_use_the_cluster_and_leave_it(root, number, code):
         assert len(pidfds) == 5
         script = re.sub(r"alias kubectl=(\S+)", r'kubectl() { "\1" "$@"; }', printed)
         lines = [line for line in script.splitlines() if re.match(r"\s+(export|kubectl) ?", line)]
-        is_running = "kubectl wait --timeout=60s --for=jsonpath={.status.phase}=Running pod --all"
+        is_running = "kubectl wait --timeout=120s --for=jsonpath={.status.phase}=Running pod --all"
         folder = re.findall(r"logs +(\S+)", printed)[0]
         try:
             lines.insert(3, is_running)
@@ -73,8 +73,8 @@ def test_a_person_can_use_the_cluster_and_leave_it(root, number, code):
             assert "dgx-1-v100" in done.stdout
             assert '"resource":"nvidia.com/gpu"' in done.stdout
             page = re.findall(r"page +(\S+)", printed)[0]
-            assert "<title>Coterie</title>" in httpx.get(page).text
-            assert httpx.get(f"{page}../api/v1/cluster").json()["pods_placed"] == 1
+            assert "<title>Coterie</title>" in httpx.get(page, timeout=60).text
+            assert httpx.get(f"{page}../api/v1/cluster", timeout=60).json()["pods_placed"] == 1
         finally:
             process.send_signal(number)
             with ThreadPoolExecutor(len(pidfds)) as waiters:

@@ -15,7 +15,7 @@ from tests.cluster.control.proxy import CALM, Trouble, open_proxy, write_kubecon
 
 pytestmark = pytest.mark.cluster
 
-SOON_S = 10
+SOON_S = 60
 
 
 class Upstream:

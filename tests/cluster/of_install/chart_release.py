@@ -25,7 +25,7 @@ __all__ = ["NODE", "RELEASE", "SYSTEM", "ChartRelease", "documented", "run_docum
 
 RELEASE, SYSTEM, NODE = "coterie", "coterie-system", "coterie-system-node"
 """The release, its namespace, and that of the node plugin."""
-_WITHIN_S = 90
+_WITHIN_S = 180
 _ROLLS_BACK = {"3": "--atomic", "4": "--rollback-on-failure"}
 _KINDS = (
     *("pods", "deployments", "daemonsets", "replicasets", "services", "configmaps", "secrets"),

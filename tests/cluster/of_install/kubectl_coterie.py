@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KubectlCoterie"]
 
-WITHIN_S = 60.0
+WITHIN_S = 120.0
 PROGRAMS = Path(sys.executable).parent
 
 

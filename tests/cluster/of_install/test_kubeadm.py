@@ -68,7 +68,7 @@ def start_scheduler(stage: InstallStage) -> None:
     pod = in_place(stage, yaml.safe_load(whole.read_text(encoding="utf-8")), files)
     stage.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(pod))
     try:
-        stage.kubectl("wait", "-n", SYSTEM, "--for=condition=Ready", f"pod/{POD}", "--timeout=60s")
+        stage.kubectl("wait", "-n", SYSTEM, "--for=condition=Ready", f"pod/{POD}", "--timeout=180s")
     except CommandFailed:
         for container in ("kube-scheduler", "coterie-extender"):
             print(stage.kubectl("logs", "-n", SYSTEM, POD, "-c", container))  # noqa: T201

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cluster.control.control_plane import CommandFailed
-from tests.cluster.control.manifests import DEPLOY, send_gpu_pods
+from tests.cluster.control.manifests import DEPLOY, await_so, send_gpu_pods
 from tests.cluster.install.stage import SIMULATED, InstallStage, gpu_pod
 from topology.model import names
 
@@ -93,7 +93,7 @@ def test_what_a_removal_takes_and_what_it_leaves(stage):
         stage.kubectl("delete", "-k", str(agents))
 
     assert keys_of_node(stage) == set()
-    assert stage.gpus(NODE) == (8, 0)
+    await_so(lambda: stage.gpus(NODE) == (8, 0), "GPUs without a plugin")
     assert list(stage.nodes[NODE].device_plugins.glob("*coterie*")) == []
     assert list(stage.nodes[NODE].cdi.glob("k8s.device-plugin.nvidia.com-*")) == []
     assert checkpoint(stage) == set(running.devices)

@@ -75,9 +75,16 @@ def stage(
 
 
 def extenders(stage):
-    """The address of each extender's pod, by its name."""
+    """The address of each extender's pod that is Ready, by its name."""
     path = f"/api/v1/namespaces/{SYSTEM}/pods?labelSelector=app.kubernetes.io/name=coterie-extender"
-    return {one["metadata"]["name"]: one["status"]["podIP"] for one in stage.get(path)["items"]}
+    pods = stage.get(path)["items"]
+    return {one["metadata"]["name"]: one["status"]["podIP"] for one in pods if is_ready(one)}
+
+
+def is_ready(pod):
+    """Whether a pod is Ready."""
+    conditions = pod["status"].get("conditions", [])
+    return any((one["type"], one["status"]) == ("Ready", "True") for one in conditions)
 
 
 def may_bind(address):

@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.kubelet]
 IDS = tuple(f"GPU-{number}" for number in range(8))
 NO_NUMA = dict.fromkeys(IDS)
 TWO_NUMA = {one: place // 4 for place, one in enumerate(IDS)}
-SOON_S = 30.0
+SOON_S = 60.0
 
 
 class Watched:

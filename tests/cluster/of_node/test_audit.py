@@ -178,7 +178,7 @@ def test_saved_lists_give_the_same_report(cluster: AuditedCluster, tmp_path: Pat
         saved = cluster.plane.kubectl(*get, kubeconfig=cluster.coterie.kubeconfig)
         file.write_text(saved, encoding="utf-8")
         command += [f"--{kind}", str(file)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
     assert done.stdout == cluster.coterie("audit", "-o", "json")
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kubelet]
 
-SOON_S = 30.0
+SOON_S = 60.0
 
 
 class Plugin:

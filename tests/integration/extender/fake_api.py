@@ -114,7 +114,7 @@ class FakeApi:
         found: dict[str, str] = self.objects["pods"][name]["metadata"].get("annotations", {})
         return found
 
-    async def until(self, is_so: Callable[[], object], *, within_s: float = 20.0) -> None:
+    async def until(self, is_so: Callable[[], object], *, within_s: float = 60.0) -> None:
         """Wait until something holds; looked at after every write."""
         async with asyncio.timeout(within_s):
             while True:

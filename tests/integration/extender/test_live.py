@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from extender.embedded.spec import EmbeddedNode
 
 NODES = lay_out(parse_cluster("2x dgx-1-v100, 1x 8x-l4"))
-SOON_S = 30.0
+SOON_S = 60.0
 
 pytestmark = pytest.mark.slow("a live extender starts, serves and stops")
 
@@ -430,7 +430,9 @@ def test_a_follower_forwards_binds(tmp_path):
     async def act(live: Live) -> None:
         del live
         base = f"https://127.0.0.1:{port[0]}"
-        async with httpx.AsyncClient(base_url=base, verify=tls.client, trust_env=False) as client:
+        async with httpx.AsyncClient(
+            base_url=base, verify=tls.client, trust_env=False, timeout=SOON_S
+        ) as client:
             sni = {"sni_hostname": HOST}
             body = {"PodNamespace": "d", "PodName": "p", "PodUID": "u", "Node": "n"}
             answer = await client.post("/bind", json=body, extensions=sni)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from extender.http.tls import TlsFiles
 
-SOON_S = 20.0
+SOON_S = 60.0
 
 
 class WatchedLog(Log):

@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 NODE = "n1"
-SOON_S = 10.0
+SOON_S = 60.0
 
 
 def pod_json(pod):
