@@ -38,8 +38,8 @@ def policy_table(figures: Sequence[Figures]) -> Table:
         "harmonic: harmonic mean, which slow pods lower most. "
         "missed: requested an affinity and did not get it (of these: required). "
         "waited: found no place when they arrived, mostly for want of free GPUs of their model. "
-        "stranded: free GPUs that make no pair, no four within 10 % of the machine's best. "
-        "free: mean number of GPUs without a pod, while the fleet is full"
+        "stranded, free: mean numbers of GPUs while the fleet is full; stranded are free ones that "
+        "cannot be put together into pairs, and into fours, within 10 % of the machine's best"
     )
     table.caption_justify = "left"
     for one in figures:
