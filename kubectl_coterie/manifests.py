@@ -50,17 +50,22 @@ class ManifestPod:
     one_by_one: str = ""
 
     @property
-    def has_devices(self) -> bool:
-        """Whether a container requests an extended resource, as every GPU is. Raises `CliError`."""
+    def devices(self) -> tuple[str, ...]:
+        """The extended resources, as every GPU is, that containers request, by name.
+
+        Raises `CliError`.
+        """
         try:
             spec = object_at(self.pod, "spec")
-            return any(
-                "/" in name
+            found = {
+                name
                 for key in ("containers", "initContainers")
                 for container in objects_at(spec, key)
                 for kind in ("limits", "requests")
                 for name in object_at(object_at(container, "resources"), kind)
-            )
+                if "/" in name
+            }
+            return tuple(sorted(found))
         except Unreadable as error:
             msg = f"{self.owner}: {error}"
             raise CliError(msg) from error
@@ -160,7 +165,7 @@ def _pods(manifest: Mapping[str, object]) -> list[ManifestPod]:
     pods = [_pod(manifest, one) for one in pods_of(manifest)]
     groups: dict[str | None, list[int]] = {}
     for i, one in enumerate(pods):
-        if one.has_devices and one.group_size is not None:
+        if one.devices and one.group_size is not None:
             groups.setdefault(one.group, []).append(i)
     for places in groups.values():
         first = places[0]

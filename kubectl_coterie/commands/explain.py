@@ -138,7 +138,12 @@ async def _file(given: Namespace, session: Session, output: Output) -> None:
     blocks: list[str] = []
     for one, answer in zip(found.pods, answers, strict=True):
         lines = explanation_lines(
-            answer, output.style, now_s=time.time(), is_manifest=True, has_nodes=given.nodes
+            answer,
+            output.style,
+            now_s=time.time(),
+            is_manifest=True,
+            has_nodes=given.nodes,
+            devices=one.devices,
         )
         if len(answers) > 1 or one.n_pods != 1:
             n_pods = "a pod on each node" if one.n_pods is None else count(one.n_pods, "pod")

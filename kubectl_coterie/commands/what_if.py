@@ -64,7 +64,7 @@ async def _pods(given: Namespace, session: Session) -> list[dict[str, Any]]:
     found = await asyncio.to_thread(read)
     for name in found.left_out:
         sys.stderr.write(f"{printable(name)} is left out: no pods of its kind are known.\n")
-    wanted = [one for one in found.pods if one.has_devices]
+    wanted = [one for one in found.pods if one.devices]
     if not wanted:
         msg = f"{found.pods[0].owner} requests no GPU: nothing would be placed"
         raise CliError(msg)

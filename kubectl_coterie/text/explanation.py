@@ -36,16 +36,19 @@ def explanation_lines(  # noqa: PLR0913 - what is known of a pod comes from seve
     placed: Json | None = None,
     node_ids: Sequence[str] = (),
     scheduler: str = "",
+    devices: Sequence[str] = (),
 ) -> list[str]:
     """The lines of an explanation, as `docs/read-api.md` has it.
 
     `is_manifest`: the pod need not be in the cluster. `placed` is the read API's entry of a placed
     pod, `node_ids` the devices of its node in order. `scheduler` is what the API server says of a
-    pod that filter has not rejected. `has_nodes` adds a line for each node.
+    pod that filter has not rejected. `has_nodes` adds a line for each node. `devices` are the
+    extended resources that a manifest's pod requests.
     """
     pod = printable(answer["pod"])
     if answer["request"] is None:
-        return [f"{pod} requests no GPU that Coterie places."]
+        others = f", only {' and '.join(map(printable, devices))}" if devices else ""
+        return [f"{pod} requests no GPU that Coterie places{others}."]
     bound, rejected = answer.get("bound"), answer.get("unschedulable")
     name = style.paint(pod.partition("/")[2] or pod, "bold")
     if bound is not None:

@@ -147,6 +147,17 @@ def test_a_pod_that_the_extender_has_not_rejected(beside, monkeypatch, tmp_path,
     assert kube.forwarded
 
 
+def test_a_manifest_with_another_resource(serve, tmp_path):
+    """A name that is misspelled, as often as not."""
+    call = serve(explain=explanation("default/p", request=None))
+    file, limits = tmp_path / "pod.json", {"nvidia.com/gpus": "8", "rdma/hca": "1", "cpu": "4"}
+    pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"resources": {"limits": limits}}]}}
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "Pod"} | pod))
+    assert call("explain", "-f", str(file)).stdout == (
+        "default/p requests no GPU that Coterie places, only nvidia.com/gpus and rdma/hca.\n"
+    )
+
+
 def test_every_example_of_the_documentation(serve):
     """A title for each pod where there are several, or several alike."""
     call = serve(explain=posted_name)

@@ -119,19 +119,25 @@ def test_another_namespace_than_the_option(read):
 @pytest.mark.parametrize(
     ("spec", "expected"),
     [
-        ({}, False),
-        ({"containers": [{"resources": {"limits": {"cpu": 1, "memory": "1Gi"}}}]}, False),
-        ({"containers": [{"resources": {"requests": {"nvidia.com/gpu": 1}}}]}, True),
-        ({"initContainers": [{"resources": {"limits": {"amd.com/gpu": 1}}}]}, True),
+        ({}, ()),
+        ({"containers": [{"resources": {"limits": {"cpu": 1, "memory": "1Gi"}}}]}, ()),
+        ({"containers": [{"resources": {"requests": {"nvidia.com/gpu": 1}}}]}, ("nvidia.com/gpu",)),
+        (
+            {
+                "initContainers": [{"resources": {"limits": {"rdma/hca": 1, "amd.com/gpu": 1}}}],
+                "containers": [{"resources": {"limits": {"rdma/hca": 1}}}],
+            },
+            ("amd.com/gpu", "rdma/hca"),
+        ),
     ],
 )
 def test_pods_with_devices(spec, expected):
     """A GPU is an extended resource, whose name has a domain."""
-    assert ManifestPod("p", {"spec": spec}, 1).has_devices is expected
+    assert ManifestPod("p", {"spec": spec}, 1).devices == expected
 
 
 def test_a_spec_that_is_none():
     """The sentence names the manifest."""
     with pytest.raises(CliError) as caught:
-        _ = ManifestPod("Pod p", {"spec": 1}, 1).has_devices
+        _ = ManifestPod("Pod p", {"spec": 1}, 1).devices
     assert str(caught.value) == "Pod p: spec is 1, expected an object"
