@@ -122,9 +122,9 @@ def test_groups_that_wait_come_first_with_counts_and_reason(open_page, fabric):
     rows.nth(1).get_by_role("link", name="default/train").click()
     settled(page, "2 members bound")
     region = page.get_by_role("region", name="Nodes of the group")
-    assert {one.get_attribute("data-node") for one in region.locator(".tile").all()} == {
-        one["node"] for one in group["members"]
-    }
+    on = {one["node"] for one in group["members"]}
+    expect(region.locator(".tile")).to_have_count(len(on))
+    assert {one.get_attribute("data-node") for one in region.locator(".tile").all()} == on
     expect(region.locator('.cell[data-group="default/train"]')).to_have_count(16)
     expect(page.get_by_role("region", name="Members").locator("tbody tr")).to_have_count(2)
 
@@ -133,10 +133,10 @@ def test_the_fabric_has_a_cell_for_each_gpu_below_its_domains(open_page, fabric)
     """Leaves of the same name below two spines are two; a node without labels is by itself."""
     page = open_page("fabric", at=fabric)
     settled(page, "spine P1")
+    expect(page.locator(".tile")).to_have_count(19)
     headings = page.locator(".group.domain").all_inner_texts()
     assert sum("leaf S1" in one for one in headings) == 2
     assert any(one.startswith("in no known domain") for one in headings)
-    expect(page.locator(".tile")).to_have_count(19)
     expect(page.locator(".tile .cell")).to_have_count(19 * 8)
     expect(page.locator(".tile .cell.free")).to_have_count(19 * 8 - 18)
     expect(page.locator(".tile .cell.single")).to_have_count(2)
@@ -284,7 +284,7 @@ def test_names_like_scripts_are_text(open_page, fabric):
     page.route("**/api/v1/groups?*", rename)
     page.evaluate("location.hash = '#/fabric'")
     page.wait_for_selector(".tile")
-    assert SCRIPT_NAME in page.inner_text(".group.domain h2")
+    expect(page.locator(".group.domain h2").first).to_contain_text(SCRIPT_NAME)
     page.evaluate("location.hash = '#/groups'")
     settled(page, f"default/{SCRIPT_NAME}")
     assert page.locator("main img").count() == 0

@@ -75,9 +75,8 @@ def test_names_of_nics_are_clear_of_gpus(open_page):
     """A circle over a name hides it: no point of a name's box is within a GPU's circle."""
     page = open_page("node/dgx-h100-0")
     settled(page, "mlx5_")
-    hidden = page.evaluate(HIDDEN_NAMES)
-    assert page.locator(".machine .nic").count() == 8
-    assert hidden == []
+    expect(page.locator(".machine .nic")).to_have_count(8)
+    assert page.evaluate(HIDDEN_NAMES) == []
 
 
 def test_the_headline_says_what_the_api_says(open_page, client):
@@ -113,7 +112,7 @@ def test_a_change_appears_without_a_reload(open_page, client):
     page.wait_for_selector('[data-node="dgx-h100-7"] >> text=full')
     client.delete("/embedded/pods/short").raise_for_status()
     page.wait_for_selector('[data-node="dgx-h100-7"] >> text=8 free')
-    assert page.inner_text("#live") == "Live"
+    expect(page.locator("#live")).to_have_text("Live")
 
 
 def test_names_like_scripts_are_text(open_page):
@@ -160,8 +159,8 @@ def test_the_keyboard_walks_through_the_page(open_page):
     page.keyboard.press("Enter")
     page.wait_for_selector(".set")
     page.focus(".set")
-    assert page.locator("svg.machine.marked").count() == 1
-    assert "GB/s" in page.inner_text(".figure")
+    expect(page.locator("svg.machine.marked")).to_have_count(1)
+    expect(page.locator(".figure")).to_contain_text("GB/s")
 
 
 def test_a_dead_link_is_dashed_and_said(open_page):
@@ -234,8 +233,10 @@ def test_a_pod_is_drawn_beside_the_runner_up(open_page, client):
         (chosen, explained["bound"]["containers"][0]["gpus"]),
         (other, second["gpus"]),
     ):
-        marked = card.locator(".gpu.in").evaluate_all("all => all.map(one => +one.dataset.gpu)")
-        assert sorted(marked) == sorted(gpus)
+        marked = card.locator(".gpu.in")
+        expect(marked).to_have_count(len(gpus))
+        shown = marked.evaluate_all("all => all.map(one => +one.dataset.gpu)")
+        assert sorted(shown) == sorted(gpus)
         expect(card.locator(".figure")).to_contain_text("of the best")
     expect(other).to_contain_text(f"Why not: {second['why']}.")
     expect(page.get_by_role("region", name="Containers")).to_contain_text("main")
@@ -339,7 +340,7 @@ def test_a_what_if_is_put_by_keyboard_alone(open_page):
     page.keyboard.press("Enter")
     placed = page.get_by_role("region", name="Placements").locator("tbody tr")
     expect(placed).to_contain_text(re.compile(r"\{\d+, \d+\}"))
-    assert page.locator("[role=status] section").count() == 1
+    expect(page.locator("[role=status] section")).to_have_count(1)
 
 
 def test_pending_pods_show_whose_end_would_make_room(open_page):
@@ -387,7 +388,7 @@ def test_a_route_that_fails_is_a_sentence(open_page):
     page.route("**/api/v1/nodes?*", lambda route: route.fulfill(status=500, body="oops"))
     page.evaluate("location.hash = '#/'")
     settled(page, "/api/v1/nodes: status 500")
-    assert "168 GPUs" in page.inner_text("h1")
+    expect(page.locator("h1")).to_contain_text("168 GPUs")
 
 
 def test_without_a_stream_it_polls(open_page):

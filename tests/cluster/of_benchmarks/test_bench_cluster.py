@@ -23,7 +23,13 @@ def test_each_benchmark_runs_and_keeps_its_tables(tmp_path):
     command = [sys.executable, "-m", "benchmarks.cluster", "all", "--quick", "--out", str(tmp_path)]
     environment = os.environ | {"COLUMNS": "160"}
     done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=420, check=False
+        command,
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=1200,
+        check=False,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     tables = {path.stem: json.loads(path.read_text())["tables"] for path in tmp_path.glob("*.json")}

@@ -93,8 +93,8 @@ def see_cordoned(base: str, node: str) -> None:
         opened(browser, base, f"node/{node}", "New pods do not come here: the node is cordoned")
         opened(browser, base, "pod/default/waits", "0 of 2 nodes fit")
         row = opened(browser, base, "capacity", "Unavailable").get_by_role("row").nth(1)
-        _, *counts = row.locator("td, th").all_inner_texts()
-        assert counts[:8] == ["2", "16", "0", "0", "8", "0", "0", "0"]
+        for i, count in enumerate(["2", "16", "0", "0", "8", "0", "0", "0"], start=1):
+            expect(row.locator("td, th").nth(i)).to_have_text(count)
 
 
 async def held(base: str, n_pods: int) -> None:
@@ -136,8 +136,8 @@ def opened(browser: Browser, base: str, view: str, text: str) -> Page:
 def see_cluster(browser: Browser, base: str, placed: dict[str, Any]) -> None:
     """Sums and tiles: each pod takes what it requests of its node."""
     page = opened(browser, base, "", "1 pod waits")
-    assert page.inner_text("h1").startswith("24 GPUs, 10 free, ")
-    assert page.get_by_text("default/waits waits").count() == 1
+    expect(page.locator("h1")).to_have_text(re.compile("^24 GPUs, 10 free, "))
+    expect(page.get_by_text("default/waits waits")).to_have_count(1)
     sizes = {"train": 4, "pair": 2, "whole": 8}
     for node in ("dgx-1-v100-0", "dgx-1-v100-1", "8x-l4-0"):
         taken = sum(sizes[name] for name, pod in placed.items() if pod["spec"]["nodeName"] == node)
@@ -170,6 +170,7 @@ def see_waiting(browser: Browser, base: str, pod: dict[str, Any]) -> None:
     """The reason is the one that the scheduler wrote into the pod's condition."""
     (condition,) = (one for one in pod["status"]["conditions"] if one["type"] == "PodScheduled")
     page = opened(browser, base, "pod/default/waits", "0 of 3 nodes fit")
+    expect(page.locator(".notice").first).not_to_be_empty()
     reason = page.locator(".notice").first.inner_text().removesuffix(".")
     assert reason in condition["message"]
     helped = page.get_by_role("region", name="Would fit first here")
