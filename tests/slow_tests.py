@@ -2,9 +2,10 @@
 
 The result must not depend on how busy the machine is. So the cost of a test is the larger of two
 lower bounds: the processor time of this process and of the children that it awaited, and the
-elapsed time without the time in which anything on the machine waited for a processor (Linux's
-pressure stall information; where that is missing, only processor time counts). A cost over the
-limit is compared with the machine's speed at that moment. Fixtures are not judged.
+elapsed time without the time in which anything on the machine waited for a processor or a disk
+(Linux's pressure stall information; where that is missing, only processor time counts), or the
+machine itself for a processor of its host. A cost over the limit is compared with the machine's
+speed at that moment. Fixtures are not judged.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ TRACED = 2.0
 """By this factor tracing (coverage, a debugger) slows tests down."""
 LOOP_S = 0.006
 """What the calibration loop takes on an idle processor of 2023."""
-PRESSURE = Path("/proc/pressure/cpu")
+PRESSURE = Path("/proc/pressure")
+STAT = Path("/proc/stat")
+STEAL = 8
+"""The field of its first line: ticks that the host gave to others, of all processors."""
 _monotonic = time.monotonic
 """The clock itself: a test may have put another in its place, which it takes back afterwards."""
 EXEMPT = ("cluster", "shared")
@@ -40,7 +44,7 @@ class Stopwatch:
     wall_s: float
     processor_s: float
     stalled_s: float | None
-    """How long anything waited for a processor since boot; none where the kernel does not say."""
+    """How long anything waited since boot, see above; none where the kernel does not say."""
 
     @classmethod
     def start(cls) -> Stopwatch:
@@ -102,7 +106,11 @@ def machine_slowness() -> float:
 
 def _stalled_s() -> float | None:
     try:
-        line = PRESSURE.read_text(encoding="ascii").splitlines()[0]
+        waited = [
+            (PRESSURE / what).read_text(encoding="ascii").splitlines()[0] for what in ("cpu", "io")
+        ]
+        fields = STAT.read_text(encoding="ascii").splitlines()[0].split()
     except (OSError, IndexError):
         return None
-    return int(line.rpartition("total=")[2]) / 1e6
+    stolen_s = int(fields[STEAL]) / os.sysconf("SC_CLK_TCK")
+    return sum(int(line.rpartition("total=")[2]) for line in waited) / 1e6 + stolen_s

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 import httpx
 
-from benchmarks.demo.kube_scheduler import HTTP_TIMEOUT_S
 from benchmarks.errors import ServerFailed
 from benchmarks.tether import tethered
 from extender import logkeys
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["run_extender"]
 
 START_DEADLINE_S = 60.0
+ANSWER_TIMEOUT_S = 60.0
 STOP_DEADLINE_S = 15.0
 _POLL_S = 0.05
 _TAIL = 600
@@ -56,7 +56,7 @@ def run_extender(cluster: str, *, port: int, log: Path) -> Iterator[httpx.Client
     try:
         deadline = time.monotonic() + START_DEADLINE_S
         address = f"http://127.0.0.1:{_await_port(process, log, deadline)}"
-        with httpx.Client(base_url=address, timeout=HTTP_TIMEOUT_S, trust_env=False) as client:
+        with httpx.Client(base_url=address, timeout=ANSWER_TIMEOUT_S, trust_env=False) as client:
             _await_ready(client, process, log, deadline)
             yield client
     finally:

@@ -38,8 +38,9 @@ def policy_table(figures: Sequence[Figures]) -> Table:
         "harmonic: harmonic mean, which slow pods lower most. "
         "missed: requested an affinity and did not get it (of these: required). "
         "waited: found no place when they arrived, mostly for want of free GPUs of their model. "
-        "stranded, free: mean numbers of GPUs while the fleet is full; stranded are free ones that "
-        "cannot be put together into pairs, and into fours, within 10 % of the machine's best"
+        "stranded: free GPUs that cannot be put together into pairs, and into fours, within 10 % "
+        "of the machine's best. "
+        "free: GPUs without a pod; both are mean numbers while the fleet is full"
     )
     table.caption_justify = "left"
     for one in figures:

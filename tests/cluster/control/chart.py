@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["CHART", "Helm", "HelmFailed"]
 
 CHART = DEPLOY / "chart"
-_DEADLINE_S = 120
+_DEADLINE_S = 600
 
 
 class HelmFailed(Exception):

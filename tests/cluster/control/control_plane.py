@@ -158,7 +158,7 @@ class ControlPlane:
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=600,
             env={"HOME": str(self.folder)},  # kubectl caches there what the server offers
         )
         if done.returncode != 0:

@@ -515,7 +515,7 @@ class Follower:
                 await self._moved.wait()
         return time.monotonic() - begun_s
 
-    async def catch_up(self, *, within_s: float = 30) -> None:
+    async def catch_up(self, *, within_s: float = 60) -> None:
         """Wait until everything that etcd holds by now was seen."""
         revision = await current_revision(self._etcd_url)
         await self.until(lambda checker: checker.revision >= revision, within_s=within_s)

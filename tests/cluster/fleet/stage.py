@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from extender.embedded import lay_out
-from tests.cluster.control.api import open_api
+from tests.cluster.control.api import open_api, patiently
 from tests.cluster.control.manifests import DEPLOY, Mode, extender_settings, scheduler_config
 from tests.cluster.control.processes import free_port
 from tests.cluster.fleet.checker import Checker, FaultKind, Follower, current_revision
@@ -89,7 +89,7 @@ class Play:
 
     async def create(self, manifest: Mapping[str, Any]) -> str:
         """Create a pod and wait until etcd shows it; its uid."""
-        made = (await self.api.create(PODS, manifest))["metadata"]
+        made = (await patiently(lambda: self.api.create(PODS, manifest)))["metadata"]
         await self.until(lambda: made["uid"] in self.checker.created_at_s)
         return str(made["uid"])
 

@@ -149,7 +149,7 @@ class LoopRecord:
         failures: Counter[str] = Counter()
         messages: list[str] = []
         containers: list[ContainerRecord] = []
-        for pod in self.pods.values():
+        for pod in list(self.pods.values()):
             status = pod["status"]
             if status.get("phase") == "Failed":
                 failures[_why(status)] += 1
@@ -172,8 +172,9 @@ class LoopRecord:
         planned = {one.name: one.ids for one in decode_plan(text).containers} if text else {}
         name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
         for container, is_init, size in _gpu_containers(pod):
-            own = self._held.get((pod["spec"]["nodeName"], name, container), {()})
-            if len(own) != 1:
+            # It may have run and ended while this process had no processor.
+            own = self._held.get((pod["spec"]["nodeName"], name, container), set())
+            if len(own) > 1:
                 self.shared.append(f"{name}/{container} changed hands: {sorted(own)}")
             yield ContainerRecord(
                 node=pod["spec"]["nodeName"],
@@ -182,7 +183,7 @@ class LoopRecord:
                 is_init=is_init,
                 size=size,
                 planned=tuple(sorted(planned.get(container, ()))),
-                held=None if is_init else next(iter(own)),
+                held=None if is_init else next(iter(own), None),
                 seen=self._seen.get((uid, container), ()),
             )
 
@@ -218,16 +219,19 @@ class LoopRecord:
         return version
 
     def _take(self, pod: dict[str, Any]) -> None:
-        meta = pod["metadata"]
-        self.pods[meta["uid"]] = pod
-        if not has_ended(pod) or pod["status"]["phase"] == "Failed":
-            return
+        if has_ended(pod) and pod["status"]["phase"] != "Failed":
+            self._read_logs(pod)
+        self.pods[pod["metadata"]["uid"]] = pod
+
+    def _read_logs(self, pod: Mapping[str, Any]) -> None:
+        """What each container of a pod that has ended said, once."""
+        uid = pod["metadata"]["uid"]
         node = next((one for one in self.nodes if one.name == pod["spec"].get("nodeName")), None)
         if node is None:
             return
         for container, _, _ in _gpu_containers(pod):
-            if (meta["uid"], container) not in self._seen:
-                self._seen[meta["uid"], container] = _visible(node, pod, container)
+            if (uid, container) not in self._seen:
+                self._seen[uid, container] = _visible(node, pod, container)
 
     def _sample(self, node: KubeletNode) -> None:
         for number in count():

@@ -317,8 +317,8 @@ def test_policies_know_the_releases_own_accounts(release, control_plane):
             },
         ).status_code
 
-    await_so(lambda: patched("coterie-system:coterie-extender") == 403, "own keys")
-    assert patched(f"{release.namespace}:gpus-coterie-extender") == 200
+    own, foreign = f"{release.namespace}:gpus-coterie-extender", "coterie-system:coterie-extender"
+    await_so(lambda: (patched(own), patched(foreign)) == (200, 403), "own keys")
     assert patched("default:gpus-coterie-extender") == 403
 
 

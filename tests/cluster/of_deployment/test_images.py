@@ -174,7 +174,7 @@ def started(image, *flags, folder=None):
 
 def get(port, path):
     """Status and text."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     connection.request("GET", path)
     answer = connection.getresponse()
     with contextlib.closing(connection):

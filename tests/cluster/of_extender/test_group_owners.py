@@ -26,6 +26,7 @@ JOBS = "/apis/batch/v1/namespaces/default/jobs"
 JOB_SETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets"
 POD_GROUPS = "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/default/podgroups"
 A_WHILE_S = 4.0
+SOON_S = 90.0
 """Long enough for a pod to be placed if it could be."""
 
 
@@ -71,7 +72,7 @@ def cast(control_plane, tmp_path_factory):
     file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": definitions}))
     plane = control_plane
     plane.kubectl("apply", "--filename", str(file))
-    plane.kubectl("wait", "--for=condition=Established", "--filename", str(file))
+    plane.kubectl("wait", "--for=condition=Established", "--timeout=120s", "--filename", str(file))
     plane.kubectl("apply", "--kustomize", str(DEPLOY / "group-kinds"))
     for kind in KINDS:
         grant(plane, kind, "default")
@@ -155,7 +156,7 @@ async def remove(played, path):
 async def pods_of(played, job, count, namespace="default"):
     """The names of a Job's pods by their index, once there are as many."""
     path = f"/api/v1/namespaces/{namespace}/pods"
-    async with asyncio.timeout(30.0):
+    async with asyncio.timeout(SOON_S):
         while True:
             found = await played.api.get(path, labelSelector=f"batch.kubernetes.io/job-name={job}")
             if len(found["items"]) == count:
@@ -173,7 +174,7 @@ def groups_of(played, names):
 async def not_inferred(played, owner, namespace="default"):
     """The messages of the Events that say why the pods of an owner have no group, once there."""
     path = f"/api/v1/namespaces/{namespace}/events"
-    async with asyncio.timeout(30.0):
+    async with asyncio.timeout(SOON_S):
         while True:
             found = (await played.api.get(path))["items"]
             said = [one["message"] for one in found if one["reason"] == "GroupNotInferred"]

@@ -9,7 +9,7 @@ import pytest
 
 from extender.embedded import parse_cluster
 from tests.cluster.fleet.stage import SOON_S, play, start_cast
-from tests.cluster.fleet.workload import RESOURCE, make_pod, pod_path
+from tests.cluster.fleet.workload import PODS, RESOURCE, make_pod, pod_path
 
 pytestmark = pytest.mark.cluster
 
@@ -39,6 +39,13 @@ def cast(control_plane):
     made.stop()
 
 
+async def is_injected(api):
+    """Whether a pod that is created now gets the request, as a dry run says."""
+    made = await api.call("POST", PODS, make_pod("tried"), dryRun="All")
+    (container,) = made["spec"]["containers"]
+    return RESOURCE in container.get("resources", {}).get("limits", {})
+
+
 def test_a_request_that_a_limit_range_added_is_counted(cast):
     """Placed by others and without a plan: it has three of the node's GPUs all the same."""
 
@@ -51,6 +58,10 @@ def test_a_request_that_a_limit_range_added_is_counted(cast):
             (node,) = played.nodes
             await played.api.create(LIMIT_RANGES, THREE)
             try:
+                # Admission has the LimitRange from a watch, and remembers a while that none was.
+                async with asyncio.timeout(SOON_S):
+                    while not await is_injected(played.api):  # noqa: ASYNC110 - there is no event
+                        await asyncio.sleep(0.1)
                 uid = await played.create(make_pod("injected", spec={"nodeName": node.name}))
             finally:
                 await played.api.delete(f"{LIMIT_RANGES}/three-gpus")

@@ -27,7 +27,7 @@ PLAN = "coterie.gpu/plan"
 PODS = "/api/v1/namespaces/default/pods"
 OTHER_UID = "5b1c1b0e-93a4-4a44-9a67-6ef0a8a1f6f2"
 SOON_S = 60.0
-QUIET_S = 35.0
+QUIET_S = 60.0
 """In a cluster in which nothing changes, a watch gets an event or ends at least this often."""
 
 

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.cluster
 SMALL = parse_cluster("6x dgx-a100, 4x dgx-1-v100, 2x summit")
 ONE = parse_cluster("1x dgx-a100")
 TWO = parse_cluster("2x dgx-a100")
-WITHIN_S = 60
+WITHIN_S = 180
 OTHER_SCHEDULER = "second-scheduler"
 
 

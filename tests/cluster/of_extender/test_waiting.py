@@ -46,6 +46,12 @@ async def described(cast, name, text):
             await asyncio.sleep(0.2)
 
 
+def n_filtered(cast, pod):
+    """How often filter was asked for a pod, as the extender's log says."""
+    calls = [one for one in cast.extender.events("answered") if one.get("verb") == "filter"]
+    return sum(one.get("pod") == f"default/{pod}" for one in calls)
+
+
 async def fill(played):
     """Take every GPU of the one node by a pod of its own; the pods' names in device order."""
     (node,) = played.nodes
@@ -155,7 +161,11 @@ def test_a_pod_that_would_stay_unschedulable_for_five_minutes_starts_at_once(cas
                 await played.create(make_pod("waiting", 4, annotations=NUMA))
                 await played.refused("waiting")
                 with proxy.stalled():
+                    n_calls = n_filtered(lagging, "waiting")
                     await played.delete(*(holders[i] for i in (2, 3)))
+                    async with asyncio.timeout(SOON_S):
+                        while n_filtered(lagging, "waiting") == n_calls:  # noqa: ASYNC110 - a log
+                            await asyncio.sleep(0.1)
                     await asyncio.sleep(A_WHILE_S)
                     assert played.pod("waiting").node is None
                 await played.bound("waiting")

@@ -136,11 +136,11 @@ def test_the_stand_in_runs_and_ends_what_is_bound(control_plane):
         ):
             await api.create(PODS, make_pod("short", runs_s=0.2, spec={"nodeName": "elsewhere"}))
             await api.create(PODS, make_pod("long", spec={"nodeName": "elsewhere"}))
-            await follower.until(lambda _: "gone" in phases, within_s=20)
+            await follower.until(lambda _: "gone" in phases, within_s=60)
             assert list(dict.fromkeys(phases)) == ["Pending", "Running", "Succeeded", "gone"]
-            await follower.until(lambda c: c.pods[long].phase == "Running", within_s=20)
+            await follower.until(lambda c: c.pods[long].phase == "Running", within_s=60)
             await api.delete(pod_path("long"), grace_s=30)
-            await follower.until(lambda c: long not in c.pods, within_s=20)
+            await follower.until(lambda c: long not in c.pods, within_s=60)
         assert checker.faults == []
 
     asyncio.run(main())

@@ -74,7 +74,7 @@ def sees_the_page(coterie: KubectlCoterie) -> None:
     with coterie.running("ui", "--no-browser") as process:
         assert process.stdout is not None
         address = process.stdout.readline().split()[0]
-        with urllib.request.urlopen(address, timeout=20) as page:  # noqa: S310 - http on the loopback
+        with urllib.request.urlopen(address, timeout=60) as page:  # noqa: S310 - http on the loopback
             assert b"<!doctype html>" in page.read(200).lower()
     assert process.returncode == 130
 

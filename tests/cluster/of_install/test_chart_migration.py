@@ -19,8 +19,8 @@ import yaml
 from tests.cluster.control.manifests import await_so
 from tests.cluster.fleet.nodes import node_path
 from tests.cluster.install.stage import SIMULATED, InstallStage, gpu_pod
-from tests.cluster.node.stub_plugin import held_by
-from tests.cluster.of_install.chart_release import ChartRelease, documented, run_documented
+from tests.cluster.node.stub_plugin import allocatable_devices, held_by
+from tests.cluster.of_install.chart_release import NODE, ChartRelease, documented, run_documented
 from tests.unit.plugin.machine_values import simulated_machine
 from topology.annotations import decode_devices
 from topology.model import names
@@ -39,7 +39,7 @@ RECORDING = "dgx-h100"
 THEIRS = "nvidia-device-plugin"
 """Namespace and label of NVIDIA's plugin, as docs/migrate.md has them."""
 PAGE = "migrate.md"
-WITHOUT_GPUS_AT_MOST_S = 30.0
+WITHOUT_GPUS_AT_MOST_S = 60.0
 """A pod's start with an agent in it is most of it: some 5 s, several times that beside others."""
 WORDS = {"my__node": MACHINE, "coterie.gpu/agent": SIMULATED}
 
@@ -131,8 +131,15 @@ class WithoutGpus:
                 return
 
 
+def offers_all(stage):
+    """Whether Node and kubelet have all GPUs: the Node shows those of before for a moment."""
+    return stage.gpus(MACHINE) == (8, 8) and len(allocatable_devices(stage.nodes[MACHINE])) == 8
+
+
 def checked(stage):
     """Check the node as the page says: agent Ready, all GPUs offered, no second plugin."""
+    agents = f"/api/v1/namespaces/{NODE}/pods?labelSelector=app.kubernetes.io/name=coterie-plugin"
+    await_so(lambda: bool(stage.get(agents)["items"]), "the agent's pod")
     run_documented(stage, stage.folder, documented(PAGE, "wait node/my-node", **WORDS))
     assert run_documented(stage, stage.folder, documented(PAGE, "uniq --repeated")) == ""
 
@@ -143,7 +150,7 @@ def moved(stage, listing, commands):
     with WithoutGpus(stage) as without:
         for text in commands:
             run_documented(stage, stage.folder, text)
-        await_so(lambda: stage.gpus(MACHINE) == (8, 8), "all GPUs of the node")
+        await_so(lambda: offers_all(stage), "all GPUs of the node")
     assert without.spells <= 1
     assert without.seconds < WITHOUT_GPUS_AT_MOST_S
     return without.seconds

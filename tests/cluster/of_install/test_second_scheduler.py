@@ -58,10 +58,10 @@ def roll_out(stage):
     stage.rolled_out(SCHEDULER, SYSTEM)
 
 
-def tags(stage):
-    """The tags of Coterie's images that run, of all containers."""
+def tags(stage, *namespaces):
+    """The tags of Coterie's images that run, of all containers of these namespaces, or both."""
     found = set()
-    for namespace in (SYSTEM, NODE):
+    for namespace in namespaces or (SYSTEM, NODE):
         for pod in stage.get(f"/api/v1/namespaces/{namespace}/pods")["items"]:
             if "deletionTimestamp" not in pod["metadata"]:
                 images = [one["image"] for one in pod["spec"]["containers"]]
@@ -150,6 +150,7 @@ def test_upgrade_and_rollback_leave_gpu_pods_alone(stage):
         stage.kubectl("apply", "-k", str(stage.kustomization(folder, tag="missing")))
     with pytest.raises(CommandFailed, match="timed out"):
         stage.rolled_out(AGENT, NODE, within_s=3)
+    await_so(lambda: all("missing" in tags(stage, one) for one in (SYSTEM, NODE)), "new pods")
     with stage.timed("rollback"):
         stage.kubectl("rollout", "undo", AGENT, "-n", NODE)
         stage.kubectl("rollout", "undo", SCHEDULER, "-n", SYSTEM)

@@ -89,7 +89,7 @@ def is_ready(pod):
 
 def may_bind(address):
     """What the extender at that address says of itself."""
-    page = httpx.get(f"http://{address}:8889/metrics", timeout=10, trust_env=False).text
+    page = httpx.get(f"http://{address}:8889/metrics", timeout=60, trust_env=False).text
     (line,) = [one for one in page.splitlines() if one.startswith(MAY_BIND)]
     return float(line.split()[1])
 
@@ -132,7 +132,7 @@ def test_who_has_no_certificate_is_refused(stage):
     with pytest.raises(
         httpx.HTTPError, match=r"(?i)certificate required|handshake|eof|reset|disconnected"
     ):
-        httpx.post(url, json={}, verify=False, timeout=10, trust_env=False)  # noqa: S501 - ours
+        httpx.post(url, json={}, verify=False, timeout=60, trust_env=False)  # noqa: S501 - ours
 
 
 @pytest.mark.slow("a pod is placed, and each command starts a program")

@@ -373,7 +373,7 @@ def test_listing_pod_resources_during_an_allocation_can_allocate_a_device_twice(
     The kubelet then forgets what it is allocating, and allocates it to the next pod too. A plugin
     may not call List during its own calls, and must know itself which pod has what.
     """
-    sleeps = {"preStop": {"sleep": {"seconds": 2}}}
+    sleeps = {"preStop": {"sleep": {"seconds": 10}}}
 
     def wait_for_the_end(_call):
         while ("ends", "main") in holders(node):
@@ -381,7 +381,7 @@ def test_listing_pod_resources_during_an_allocation_can_allocate_a_device_twice(
 
     with StubPlugin(node, NO_NUMA, prefer=first) as plugin:
         devices.until(8, 8)
-        lasting = {"terminationGracePeriodSeconds": 10}
+        lasting = {"terminationGracePeriodSeconds": 30}
         run(pods, "ends", real_container("main", 1, lifecycle=sleeps), **lasting)
         pods.delete_later("ends")
         plugin.meanwhile = wait_for_the_end

@@ -64,8 +64,9 @@ SIMULATED = {
 SPINES = {"leaf-0": "spine-0", "leaf-1": "spine-0", "leaf-2": "spine-1"}
 N_GPUS = 8
 """Of each node. Groups here take all four nodes of the first spine switch, so the real ones too."""
-REPLACED_WITHIN_S = 60.0
-"""A Job makes another pod 10 s after one has failed (Kubernetes, DefaultJobPodFailureBackOff)."""
+REPLACED_WITHIN_S = 180.0
+"""A Job makes other pods 20 s after two have failed: 10 s, doubled with each (Kubernetes,
+DefaultJobPodFailureBackOff)."""
 
 
 class History(Checker):

@@ -110,10 +110,11 @@ def test_a_pod_bound_by_hand_is_reported_and_its_gpus_are_not_planned(stage, nod
     assert len(held) == 3
     stage.until(lambda: {one.name for one in stage.report(node).holds} == {"by-hand"})
     assert set(stage.report(node).holds[0].ids) == held
+    stage.until(lambda: len(stage.known(node)["free"]) == 5)
     pods.create(wanted("planned", 4))
     assert not planned(pods.until("planned", is_running)) & held
     pods.delete("by-hand")
-    stage.until(lambda: stage.report(node).holds == ())
+    stage.until(lambda: stage.report(node).holds == (), within_s=180)  # looked at every 30 s
 
 
 def test_a_plan_for_gpus_that_do_not_exist_is_replaced_and_reported(stage, node, pods):
@@ -176,5 +177,5 @@ def test_a_pod_that_runs_without_its_gpus_is_reported(stage, node_tools, pods):
         known = stage.known(bare)
         assert (len(known["free"]), known["unlocated"]) == (8, [])
         pods.delete("without")
-        stage.until(lambda: stage.report(bare).missing == ())
+        stage.until(lambda: stage.report(bare).missing == (), within_s=180)
     stage.plane.kubectl("delete", "node", "bare")

@@ -60,6 +60,7 @@ def test_every_container_gets_what_was_planned(stage):
     Simulated nodes have no kubelet that could go its own way: their Jobs have plans and complete.
     """
     stage.start_agents(name="planned")
+    stage.until(lambda: all(stage.report(node).policy is not None for node in stage.nodes))
     before = [stage.annotation(node, names.DEVICES) for node in stage.nodes]
     with stage.beside(SIMULATED) as simulated:
         verdict = stage.run(JobMix(N_JOBS, seed=1, prefix="job"), burst=BURST)
@@ -67,6 +68,7 @@ def test_every_container_gets_what_was_planned(stage):
     assert verdict.shared == ()
     assert verdict.astray == verdict.unread == ()
     assert len(verdict.planned) == len(verdict.containers) >= N_REAL
+    assert sum(one.held is not None for one in verdict.containers) > N_REAL / 2
     there = {node.name: set(node.ids) for node in simulated}
     assert {one.node for one in verdict.simulated} == there.keys()
     for one in verdict.simulated:

@@ -107,12 +107,12 @@ def test_what_the_kubelet_gives_twice_is_refused_by_the_agent(stage):
 
     def run(name, size, **fields):
         main = real_container("main", size, **fields)
-        pod = real_pod(name, main, nodeName=node.name, terminationGracePeriodSeconds=10)
+        pod = real_pod(name, main, nodeName=node.name, terminationGracePeriodSeconds=30)
         pods.create(pod)
         return pods.until(name, is_settled)
 
     assert is_running(run("first-node", 4))
-    assert is_running(run("ends", 1, lifecycle={"preStop": {"sleep": {"seconds": 4}}}))
+    assert is_running(run("ends", 1, lifecycle={"preStop": {"sleep": {"seconds": 15}}}))
     pods.delete("first-node")
     pods.delete_later("ends")
     agent.program.pause()

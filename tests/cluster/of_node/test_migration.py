@@ -41,7 +41,7 @@ NODE = "machine"
 RECORDING = "dgx-1-v100"
 N_GPUS = 8
 SOON_S = 60.0
-WITHOUT_GPUS_AT_MOST_S = 20.0
+WITHOUT_GPUS_AT_MOST_S = 60.0
 """From the end of one plugin until the Node has all GPUs again. An agent's start is most of it:
 some 2 s on an idle machine, several times that beside other tests."""
 OURS = {names.TOPOLOGY, names.DEVICES}
@@ -254,8 +254,8 @@ def test_an_agent_is_registered_when_a_plugin_that_came_after_it_has_ended(machi
         if machine.node.knows_plugins_by_socket:
             time.sleep(1.0)  # nothing shows that the kubelet has processed the end
         else:
-            until(lambda: machine.status() == (N_GPUS, 0))
             lost_s = time.monotonic()
+            until(lambda: machine.status() == (N_GPUS, 0) or registrations(agent) == 2)
             until(lambda: registrations(agent) == 2)
             until(machine.offers_all)
             print(f"without GPUs: {time.monotonic() - lost_s:.1f} s")  # noqa: T201 - a figure

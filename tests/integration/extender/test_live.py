@@ -147,7 +147,7 @@ def run(
             url = f"http://127.0.0.1:{where.getsockname()[1]}"
             running = asyncio.create_task(wiring.serve(made, sockets, file, log))
             try:
-                async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=20) as client:
+                async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as client:
                     await asyncio.wait(
                         [running, asyncio.create_task(until_logged(log, acts_on))],
                         return_when=asyncio.FIRST_COMPLETED,

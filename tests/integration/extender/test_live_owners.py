@@ -65,7 +65,7 @@ async def counted(live: Live, result: str) -> None:
             await asyncio.sleep(0.05)
 
 
-def test_the_pods_of_a_job_wait_for_each_other(tmp_path):
+def test_the_pods_of_a_job_wait_for_each_other(tmp_path, monkeypatch):
     """One request tells how many they are; the log shows the rest, and replays."""
 
     async def act(live: Live) -> None:
@@ -77,6 +77,7 @@ def test_the_pods_of_a_job_wait_for_each_other(tmp_path):
         for name in ("train-0", "train-1"):
             assert len(await named(live, name)) == 1
 
+    monkeypatch.setattr("extender.groups.members.owner_sizes.AGAIN_S", 1000.0)
     file = io.StringIO()
     run(tmp_path, act, prepare=put_job, file=file, group_kinds=("indexed-job",))
     lines = file.getvalue().splitlines(keepends=True)

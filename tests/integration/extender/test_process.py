@@ -57,7 +57,7 @@ def extender(tmp_path) -> Iterator[Extender]:
         line: dict[str, object] = {}
         while line.get("event") != "listening":
             line = json.loads(process.stderr.readline())
-        connection = http.client.HTTPConnection("127.0.0.1", int(str(line["port"])), timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", int(str(line["port"])), timeout=60)
         yield Extender(process, connection, int(str(line["read_port"])))
         connection.close()
     finally:
@@ -95,7 +95,7 @@ def test_a_pod_lives_and_the_process_ends_cleanly(extender, tmp_path):
 
 def test_the_read_port_is_of_the_loopback_alone_and_places_no_pod(extender):
     """What the log names as `read_port` answers reads, and no verb of the scheduler's."""
-    with httpx.Client(base_url=f"http://127.0.0.1:{extender.read_port}", timeout=20) as client:
+    with httpx.Client(base_url=f"http://127.0.0.1:{extender.read_port}", timeout=60) as client:
         page = client.get("/api/v1/nodes", params={"limit": 2})
         assert [node["name"] for node in page.json()["items"]] == ["8x-l4-0", "dgx-1-v100-0"]
         tag = {"If-None-Match": page.headers["etag"]}
@@ -106,14 +106,14 @@ def test_the_read_port_is_of_the_loopback_alone_and_places_no_pod(extender):
         assert (rebound.status_code, "read_hosts" in rebound.text) == (421, True)
     elsewhere = f"http://127.0.0.2:{extender.read_port}"
     with pytest.raises(httpx.ConnectError):
-        httpx.get(f"{elsewhere}/api/v1/nodes", timeout=20)
+        httpx.get(f"{elsewhere}/api/v1/nodes", timeout=60)
     assert extender.call("GET", "/readyz") == (200, b"ok")
 
 
 def test_a_stream_shows_a_pod_that_is_placed_and_ends_with_the_process(extender):
     """Neither does an open stream keep SIGTERM waiting."""
     base = f"http://127.0.0.1:{extender.read_port}"
-    with httpx.stream("GET", f"{base}/api/v1/changes", timeout=20) as stream:
+    with httpx.stream("GET", f"{base}/api/v1/changes", timeout=60) as stream:
         assert stream.headers["content-type"].startswith("text/event-stream")
         lines = (line for line in stream.iter_lines() if line.startswith("data: "))
         assert json.loads(next(lines).removeprefix("data: "))["nodes"] == []

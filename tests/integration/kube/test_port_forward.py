@@ -36,7 +36,7 @@ async def said(port, *lines):
     for line in lines:
         writer.write(line)
     await writer.drain()
-    found = await asyncio.wait_for(reader.read(), 10)
+    found = await asyncio.wait_for(reader.read(), 60)
     writer.close()
     await asyncio.sleep(0)
     return found
@@ -86,7 +86,7 @@ def test_the_end_of_the_block_ends_connections(tmp_path, caplog):
             writer.write(b"a\n")
             assert await reader.readline() == b"A\n"
         with contextlib.suppress(ConnectionError):
-            assert await asyncio.wait_for(reader.read(), 10) == b""
+            assert await asyncio.wait_for(reader.read(), 60) == b""
         writer.close()
         with pytest.raises(OSError, match=r"[Cc]onnect"):
             await asyncio.open_connection("127.0.0.1", port)
@@ -147,7 +147,7 @@ def test_a_client_that_ends_its_sending_side_still_receives(tmp_path):
             reader, writer = await asyncio.open_connection("127.0.0.1", forward.local_port)
             writer.write(b"a\n")
             writer.write_eof()
-            assert await asyncio.wait_for(reader.read(), 10) == b"A\n" * 3
+            assert await asyncio.wait_for(reader.read(), 60) == b"A\n" * 3
             writer.close()
         assert forward.fault is None
 
@@ -163,7 +163,7 @@ def test_a_pod_that_says_nothing_to_an_ended_client_is_left(tmp_path):
             reader, writer = await asyncio.open_connection("127.0.0.1", forward.local_port)
             writer.write(b"a\n")
             writer.write_eof()
-            assert await asyncio.wait_for(reader.read(), 10) == b"A\n"
+            assert await asyncio.wait_for(reader.read(), 60) == b"A\n"
             writer.close()
         assert forward.fault is None
 

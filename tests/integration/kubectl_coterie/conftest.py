@@ -34,7 +34,7 @@ def running_beside(server: Any) -> Iterator[Any]:
     thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
     thread.start()
     try:
-        assert entered.wait(10)
+        assert entered.wait(60)
         yield server
     finally:
         loop.call_soon_threadsafe(end.set)

@@ -68,7 +68,7 @@ def waiting(name: str = "sweep", **changed: Any) -> dict[str, Any]:
         n_missing=1,
         reason="waits for its group: members are missing",
         reason_label="group_waiting",
-        first_since_unix_s=NOW[0] - 300,
+        first_since_unix_s=NOW[0] - 630,
         bound_since_unix_s=None,
         level=None,
         domain=None,
@@ -93,7 +93,7 @@ def test_a_bound_group_and_one_that_waits(serve):
     assert " ".join(titles) == "NAME STATUS SIZE HERE BOUND DOMAIN GB/S WAITS AGE REASON"
     empty = "<none>"
     assert first == [
-        *["sweep", "Waiting", "4", "3", "0", empty, empty, "5m", empty],
+        *["sweep", "Waiting", "4", "3", "0", empty, empty, "10m", empty],
         "1 member is missing",
     ]
     assert second == ["train", "Bound", "2", "2", "2", "leaf P1/S12", "469", empty, "15m", empty]
@@ -170,8 +170,9 @@ def test_an_older_extender_is_named(serve):
     )
 
 
-def test_names_of_groups_are_completed(serve):
+def test_names_of_groups_are_completed(serve, monkeypatch):
     """By the extender, which alone knows them; of the namespace."""
+    monkeypatch.setattr("kubectl_coterie.commands.known_names.TIMEOUT_S", 60.0)
     call = serve(groups=page(waiting(), bound()))
     words = ("groups", "--extender-url", f"http://127.0.0.1:{call.server.port}", "-n", "ml", "t")
     done = called(command_line.complete, *words)

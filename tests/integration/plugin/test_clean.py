@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 NODE = "n1"
 SPECIFICATION = f"{CDI_VENDOR}-gpu.json"
 OURS = {"coterie.gpu/topology": "t", "coterie.gpu/devices": "d"}
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 LOOK_S = 0.05
 
 

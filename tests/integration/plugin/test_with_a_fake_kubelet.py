@@ -22,6 +22,7 @@ from plugin.deviceplugin import (
 from plugin.deviceplugin.registration import RegistrationTiming
 from plugin.errors import KubeletError
 from plugin.kubelet import PodResources
+from plugin.kubelet.pod_resources import PodResourcesTiming
 from plugin.pods import NodePod, PodContainer
 from tests.fake_kubelet import AdmissionError, FakeKubelet
 from tests.unit.plugin.offers import GPU, Obliging, ids, offer, until
@@ -63,7 +64,8 @@ class Node:
         self.registration = Registration(
             [self.server], self.kubelet.socket, on_change=lambda _: None, timing=QUICK
         )
-        self.resources = PodResources(self.kubelet.pod_resources)
+        timing = PodResourcesTiming(deadline_s=60.0)
+        self.resources = PodResources(self.kubelet.pod_resources, timing=timing)
         self.task: asyncio.Task[None] | None = None
 
     @contextlib.asynccontextmanager
@@ -216,8 +218,9 @@ def test_a_failed_allocate_gives_the_devices_back(root):
     asyncio.run(go())
 
 
-def test_a_terminated_plugin_finishes_the_pod_under_admission(root):
+def test_a_terminated_plugin_finishes_the_pod_under_admission(root, monkeypatch):
     """All its containers' questions are answered; a pod that loses its plugin fails for good."""
+    monkeypatch.setattr("plugin.deviceplugin.service._FOLLOWS_WITHIN_S", 2.0)
     released = asyncio.Event()
 
     async def work():
@@ -287,7 +290,7 @@ class KubeletProcess:
         """Wait for a line."""
         assert self.process is not None
         assert self.process.stdout is not None
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while (found := await self.process.stdout.readline()) != f"{line}\n".encode():
                 assert found, f"the kubelet ended, expected {line}"
 

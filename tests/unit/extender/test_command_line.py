@@ -79,7 +79,7 @@ class Caller(threading.Thread):
     def run(self) -> None:
         """Filter, bind, then SIGTERM."""
         try:
-            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
             for verb, body in (
                 ("filter", args(pod(4), ["dgx-1-v100-0", "8x-l4-0"])),
                 ("bind", binding("u1", "dgx-1-v100-0")),

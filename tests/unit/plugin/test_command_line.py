@@ -34,7 +34,7 @@ from topology.recordings import load_recording
 if TYPE_CHECKING:
     from plugin.agent import Agent
 
-DEADLINE_S = 30.0
+DEADLINE_S = 120.0
 SIMULATED = ("--simulate", "dgx-1-v100")
 HEADER = "# size count type redop root time algbw busbw #wrong"
 BENCHMARK = f"""
@@ -241,7 +241,7 @@ class Process:
 
     def get(self, port, path):
         """Status and text."""
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         connection.request("GET", path)
         answer = connection.getresponse()
         found = answer.status, answer.read().decode().strip()

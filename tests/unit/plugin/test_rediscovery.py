@@ -84,7 +84,7 @@ class Node:
 
     async def until(self, is_so):
         """Wait until something of this was noted."""
-        async with asyncio.timeout(10.0):
+        async with asyncio.timeout(60.0):
             while not is_so():
                 self.moved.clear()
                 await self.moved.wait()

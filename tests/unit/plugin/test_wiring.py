@@ -111,7 +111,7 @@ class Node:
     async def get(self, path):
         """Status and text of the last endpoint that was opened."""
         port = self.of("listening")[-1]["port"]
-        async with httpx.AsyncClient() as client:
+        async with httpx.AsyncClient(timeout=60) as client:
             answer = await client.get(f"http://127.0.0.1:{port}{path}")
         return answer.status_code, answer.text.strip()
 
@@ -303,7 +303,7 @@ def test_a_library_that_does_not_suit_the_driver_ends_the_process(root, monkeypa
     async def go():
         node = Node(root, {"simulate": None, "fail_on_init_error": "false"})
         with pytest.raises(NvmlError, match="version mismatch"):
-            await asyncio.wait_for(node.work(), 10)
+            await asyncio.wait_for(node.work(), 60)
         assert [one["reason"] for one in node.of("restart_needed")] == [
             "NVML: RM has detected an NVML/RM version mismatch."
         ]

@@ -92,7 +92,7 @@ class Stage:
 
     async def until_received(self, n_things: int) -> None:
         """Wait until so many were received."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(self.received) < n_things:
                 self._turn.clear()
                 await self._turn.wait()
@@ -181,7 +181,7 @@ def test_a_node_that_loses_its_topology_while_it_is_built_is_shown_without():
         await stage.building()
         stage.sink.seen(replace(NEW, topology=None))
         stage.may_build.set()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await stage.is_offered.wait()
         await asyncio.sleep(0)
 

@@ -58,7 +58,7 @@ class Plugin:
         """The phases so far."""
         return [standing.phase for standing in self.changes]
 
-    async def until(self, phase, n=1, within_s=10.0):
+    async def until(self, phase, n=1, within_s=60.0):
         """Wait until a phase was entered so often."""
         await until(lambda: self.phases.count(phase) >= n, within_s)
 
@@ -117,6 +117,7 @@ def test_the_end_is_clean(root):
         async with running(kubelet):
             plugin.start()
             await plugin.until(RegistrationPhase.REGISTERED, 2)
+            await kubelet.until_listed(GPU, 4)
             await plugin.stop()
             await kubelet.until(lambda: not kubelet.clients)
             assert [path.name for path in kubelet.folder.iterdir()] == ["kubelet.sock"]
@@ -207,6 +208,7 @@ def test_a_socket_that_is_replaced_under_a_living_watch_is_a_new_kubelet(root):
     async def go():
         async with running(old, plugin):
             await old.until_listed(GPU, 4)
+            await plugin.until(RegistrationPhase.REGISTERED)
             async with running(new):
                 await new.until_listed(GPU, 4)
                 await plugin.until(RegistrationPhase.LOST)

@@ -242,7 +242,7 @@ def test_the_kubelets_watch_is_known_to_begin_and_to_end(root):
             await asyncio.sleep(0.1)
             assert not service.ended.is_set()
             await kubelet.close()
-            await asyncio.wait_for(service.ended.wait(), 5)
+            await asyncio.wait_for(service.ended.wait(), 60)
             await watching
 
     asyncio.run(go())
@@ -257,8 +257,8 @@ def test_the_end_of_the_server_ends_the_watch(root):
             await client.connect(5.0)
             watching = asyncio.create_task(client.run(lambda _: None))
             await serving.service.began.wait()
-        await asyncio.wait_for(watching, 5)
-        await asyncio.wait_for(serving.service.ended.wait(), 5)
+        await asyncio.wait_for(watching, 60)
+        await asyncio.wait_for(serving.service.ended.wait(), 60)
         await client.close()
 
     asyncio.run(go())

@@ -33,7 +33,7 @@ def endpoint(live="", ready=""):
 def test_each_path_says_its_own(path, made, status, text):
     """A live agent that is not ready must not be killed, nor one that hangs be kept."""
     with serving(made, address="127.0.0.1", port=0) as port:
-        answer = httpx.get(f"http://127.0.0.1:{port}{path}")
+        answer = httpx.get(f"http://127.0.0.1:{port}{path}", timeout=60)
     assert answer.status_code == status
     assert text in answer.text
 
@@ -41,7 +41,7 @@ def test_each_path_says_its_own(path, made, status, text):
 def test_it_listens_on_ipv6_too():
     """Clusters of IPv6 alone have no other address to scrape."""
     with serving(endpoint(), address="::1", port=0) as port:
-        assert httpx.get(f"http://[::1]:{port}/livez").status_code == 200
+        assert httpx.get(f"http://[::1]:{port}/livez", timeout=60).status_code == 200
 
 
 def test_a_port_in_use_is_said():
