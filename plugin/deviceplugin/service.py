@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEADLINE_S",
+    "FOLLOWS_WITHIN_S",
     "SPARE_S",
     "CallOutcome",
     "DevicePluginCall",
@@ -55,7 +56,7 @@ DEADLINE_S = 2.0
 SPARE_S = 0.5
 """The part of it that no wait may use: choosing and answering take some 10 ms, more on a machine
 that is short of processor time."""
-_FOLLOWS_WITHIN_S = 0.2
+FOLLOWS_WITHIN_S = 0.2
 """Allocate follows GetPreferredAllocation, and one container the other, with nothing in between: a
 millisecond, or far more on a machine that is busy."""
 _SERVICE = "v1beta1.DevicePlugin"
@@ -130,7 +131,7 @@ class DevicePluginService:
         self._on_call = on_call
         self._deadline_s = deadline_s
         self._n_under_way = 0
-        self._ended_s = -_FOLLOWS_WITHIN_S
+        self._ended_s = -FOLLOWS_WITHIN_S
         self._is_idle = asyncio.Event()
         self._is_idle.set()
         self.began = asyncio.Event()
@@ -171,7 +172,7 @@ class DevicePluginService:
         clock = asyncio.get_running_loop().time
         while True:
             await self._is_idle.wait()
-            rest_s = self._ended_s + _FOLLOWS_WITHIN_S - clock()
+            rest_s = self._ended_s + FOLLOWS_WITHIN_S - clock()
             if rest_s <= 0:
                 return
             await asyncio.sleep(rest_s)

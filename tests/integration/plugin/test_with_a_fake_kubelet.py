@@ -220,7 +220,7 @@ def test_a_failed_allocate_gives_the_devices_back(root):
 
 def test_a_terminated_plugin_finishes_the_pod_under_admission(root, monkeypatch):
     """All its containers' questions are answered; a pod that loses its plugin fails for good."""
-    monkeypatch.setattr("plugin.deviceplugin.service._FOLLOWS_WITHIN_S", 2.0)
+    monkeypatch.setattr("plugin.deviceplugin.service.FOLLOWS_WITHIN_S", 2.0)
     released = asyncio.Event()
 
     async def work():
