@@ -51,7 +51,7 @@ class ManifestPod:
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """The extended resources, as every GPU is, that containers request, by name.
+        """The extended resources, as every GPU is, that containers name with any but 0, by name.
 
         Raises `CliError`.
         """
@@ -62,8 +62,8 @@ class ManifestPod:
                 for key in ("containers", "initContainers")
                 for container in objects_at(spec, key)
                 for kind in ("limits", "requests")
-                for name in object_at(object_at(container, "resources"), kind)
-                if "/" in name
+                for name, quantity in object_at(object_at(container, "resources"), kind).items()
+                if "/" in name and quantity not in {0, "0"}
             }
             return tuple(sorted(found))
         except Unreadable as error:

@@ -4,7 +4,8 @@ The result must not depend on how busy the machine is. So the cost of a test is 
 lower bounds: the processor time of this process and of the children that it awaited, and the
 elapsed time without the time in which anything on the machine waited for a processor or a disk
 (Linux's pressure stall information; where that is missing, only processor time counts), or the
-machine itself for a processor of its host. A cost over the limit is compared with the machine's
+machine itself for a processor of its host. So a test's own waits for a disk are not judged. A cost
+over the limit is compared with the machine's
 speed at that moment. Fixtures are not judged.
 """
 
@@ -30,7 +31,7 @@ LOOP_S = 0.006
 PRESSURE = Path("/proc/pressure")
 STAT = Path("/proc/stat")
 STEAL = 8
-"""The field of its first line: ticks that the host gave to others, of all processors."""
+"""The field of its first line: ticks that the host gave to others, a sum over all processors."""
 _monotonic = time.monotonic
 """The clock itself: a test may have put another in its place, which it takes back afterwards."""
 EXEMPT = ("cluster", "shared")
@@ -112,5 +113,5 @@ def _stalled_s() -> float | None:
         fields = STAT.read_text(encoding="ascii").splitlines()[0].split()
     except (OSError, IndexError):
         return None
-    stolen_s = int(fields[STEAL]) / os.sysconf("SC_CLK_TCK")
+    stolen_s = int(fields[STEAL]) / os.sysconf("SC_CLK_TCK") / (os.cpu_count() or 1)
     return sum(int(line.rpartition("total=")[2]) for line in waited) / 1e6 + stolen_s

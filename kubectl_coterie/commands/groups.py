@@ -11,6 +11,7 @@ from kubectl_coterie.commands.listing import (
     labelled,
     named,
     none_found,
+    require_named,
     require_node,
     run_list,
 )
@@ -43,7 +44,14 @@ def _listing(given: Namespace, session: Session, api: ReadApiClient, output: Out
         name=lambda group: f"group/{group['name']}",
         none=none_found("groups wait for GPUs" if given.waiting else "groups found", namespace),
         key=lambda group: (group["namespace"], group["name"]),
+        check=partial(_check, given, api),
     )
+
+
+async def _check(given: Namespace, api: ReadApiClient, groups: Sequence[Json]) -> None:
+    if given.node is not None and not groups:
+        await require_node(api, given.node)
+    require_named("group", groups, given.names)
 
 
 async def _read(given: Namespace, session: Session, api: ReadApiClient) -> Sequence[Json]:
@@ -53,11 +61,9 @@ async def _read(given: Namespace, session: Session, api: ReadApiClient) -> Seque
     if given.waiting:
         query["state"] = "waiting"
     async with session.progress.step("reading groups"):
-        groups = named("group", await api.items("groups", query), given.names)
+        groups = named(await api.items("groups", query), given.names)
     if given.node is not None:
         groups = [group for group in groups if given.node in _nodes(group)]
-        if not groups:
-            await require_node(api, given.node)
     if given.selector is None:
         return groups
     wanted = await labelled(session, "pods", given.selector, session.namespace)

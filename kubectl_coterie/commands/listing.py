@@ -26,7 +26,15 @@ if TYPE_CHECKING:
     from kubectl_coterie.cluster.read_api import Json
     from kubectl_coterie.terminal import Output, Table
 
-__all__ = ["Listing", "labelled", "named", "none_found", "require_node", "run_list"]
+__all__ = [
+    "Listing",
+    "labelled",
+    "named",
+    "none_found",
+    "require_named",
+    "require_node",
+    "run_list",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +42,8 @@ class Listing:
     """A list: its objects, their table, what `-o name` prints, and what to say of none.
 
     `key` tells objects apart where names do not; `headline` is a sentence above the table, of what
-    was read last.
+    was read last. `check` raises `CliError` where an option names what is not there; it is asked
+    once, of the first objects: what goes while one watches was no mistake.
     """
 
     read: Callable[[], Awaitable[Sequence[Json]]]
@@ -43,6 +52,7 @@ class Listing:
     none: str
     key: Callable[[Json], Hashable] | None = None
     headline: Callable[[], str] | None = None
+    check: Callable[[Sequence[Json]], Awaitable[None]] | None = None
 
 
 def run_list(
@@ -69,7 +79,10 @@ async def _list(
 async def _list_and_watch(
     listing: Listing, given: Namespace, api: ReadApiClient, output: Output
 ) -> None:
-    rows = listing.table.sorted(await listing.read(), given.sort_by)
+    first = await listing.read()
+    if listing.check is not None:
+        await listing.check(first)
+    rows = listing.table.sorted(first, given.sort_by)
     if not rows and not output.is_data:
         sys.stderr.write(f"{listing.none}\n")
     _print(listing, rows, output, has_header=bool(rows))
@@ -102,19 +115,20 @@ def none_found(what: str, namespace: str | None) -> str:
     return f"No {what}{'' if namespace is None else f' in namespace {namespace}'}."
 
 
-def named(kind: str, rows: Iterable[Json], names: Sequence[str]) -> list[Json]:
-    """The objects of these names, all where none is named. Raises `CliError` for one not there."""
-    found = list(rows)
-    if not names:
-        return found
-    missing = set(names).difference(row["name"] for row in found)
+def named(rows: Iterable[Json], names: Sequence[str]) -> list[Json]:
+    """The objects of these names, all where none is named."""
+    return [row for row in rows if not names or row["name"] in names]
+
+
+def require_named(kind: str, rows: Iterable[Json], names: Sequence[str]) -> None:
+    """Raise `CliError` for a name that none of the objects has."""
+    missing = set(names).difference(row["name"] for row in rows)
     if missing:
         msg = (
             f"{kind} {quote(min(missing))} is not known to the extender, or not listed with these "
             f"options; `kubectl coterie {kind}s` lists those that are"
         )
         raise CliError(msg)
-    return [row for row in found if row["name"] in names]
 
 
 async def require_node(api: ReadApiClient, name: str) -> None:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kubectl_coterie.commands.listing import Listing, labelled, named, none_found, run_list
+from kubectl_coterie.commands.listing import (
+    Listing,
+    labelled,
+    named,
+    none_found,
+    require_named,
+    run_list,
+)
 from kubectl_coterie.errors import CliError
 from kubectl_coterie.terminal import Column, Table
 from kubectl_coterie.text import percent, rate
@@ -33,7 +40,14 @@ def _listing(given: Namespace, session: Session, api: ReadApiClient, output: Out
         table=node_table(output.style),
         name=lambda node: f"node/{node['name']}",
         none=none_found("GPU nodes found", None),
+        check=partial(_check, given, api),
     )
+
+
+async def _check(given: Namespace, api: ReadApiClient, nodes: Sequence[Json]) -> None:
+    if given.machine is not None and not nodes:
+        await _require_machine(api, given.machine)
+    require_named("node", nodes, given.names)
 
 
 async def _read(given: Namespace, session: Session, api: ReadApiClient) -> Sequence[Json]:
@@ -43,9 +57,7 @@ async def _read(given: Namespace, session: Session, api: ReadApiClient) -> Seque
     if given.unhealthy:
         query["unhealthy"] = "true"
     async with session.progress.step("reading nodes"):
-        nodes = named("node", await api.items("nodes", query), given.names)
-        if given.machine is not None and not nodes:
-            await _require_machine(api, given.machine)
+        nodes = named(await api.items("nodes", query), given.names)
     if given.selector is None:
         return nodes
     wanted = await labelled(session, "nodes", given.selector)

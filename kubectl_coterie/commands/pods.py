@@ -11,6 +11,7 @@ from kubectl_coterie.commands.listing import (
     labelled,
     named,
     none_found,
+    require_named,
     require_node,
     run_list,
 )
@@ -46,7 +47,14 @@ def _listing(given: Namespace, session: Session, api: ReadApiClient, output: Out
         name=lambda pod: f"pod/{pod['name']}",
         none=none_found(what, namespace),
         key=lambda pod: (pod["namespace"], pod["name"], pod["uid"]),
+        check=partial(_check, given, api),
     )
+
+
+async def _check(given: Namespace, api: ReadApiClient, pods: Sequence[Json]) -> None:
+    if given.node is not None and not pods:
+        await require_node(api, given.node)
+    require_named("pod", pods, given.names)
 
 
 async def _read(given: Namespace, session: Session, api: ReadApiClient) -> Sequence[Json]:
@@ -57,12 +65,10 @@ async def _read(given: Namespace, session: Session, api: ReadApiClient) -> Seque
             query = {"namespace": namespace, "node": given.node}
             placed = await api.items("pods", {k: v for k, v in query.items() if v is not None})
             pods += sorted(placed, key=lambda pod: (pod["namespace"], pod["name"]))
-            if given.node is not None and not placed:
-                await require_node(api, given.node)
         if given.node is None:
             waiting = await api.items("pending")
             pods += [pod for pod in waiting if namespace in {None, pod["namespace"]}]
-    pods = named("pod", pods, given.names)
+    pods = named(pods, given.names)
     if given.selector is None:
         return pods
     wanted = await labelled(session, "pods", given.selector, namespace)

@@ -39,6 +39,9 @@ __all__ = ["NO_REASON", "ContainerRecord", "LoopRecord", "Verdict"]
 
 NO_REASON = "no reason, and no container failed"
 
+UNHELD_SHARE = 0.05
+"""Of a run's containers the kubelet may have been asked too late: this process can stand still for
+as long as one of them runs."""
 _SAMPLE_EVERY_S = 0.15
 _AGAIN_EVERY = 5
 """One in so many samples also reads pods whose devices are known already: the kubelet answers 100
@@ -50,8 +53,8 @@ _RETRY_S = 0.2
 class ContainerRecord:
     """One container with GPUs. What a source did not report is empty; ids are sorted.
 
-    `held` is None for init containers, which PodResources leaves out; `seen` where the container's
-    log had been removed before it was read.
+    `held` is None for init containers, which PodResources leaves out, and where the kubelet was not
+    asked while the container ran; `seen` where its log had been removed before it was read.
     """
 
     node: str
@@ -98,6 +101,12 @@ class Verdict:
     def astray(self) -> tuple[ContainerRecord, ...]:
         """Those that had a plan and got something else."""
         return tuple(one for one in self.planned if not one.is_as_planned)
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether the kubelet was asked of all containers, init ones aside, but `UNHELD_SHARE`."""
+        unheld = [one for one in self.containers if one.held is None and not one.is_init]
+        return len(unheld) <= UNHELD_SHARE * len(self.containers)
 
     @property
     def unread(self) -> tuple[ContainerRecord, ...]:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.cluster
 
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/coterie-scheduler"
-STANDBY_PLACES_WITHIN_S = 90.0
+STANDBY_PLACES_WITHIN_S = 60.0
 RESTART_S = 10.0
 """The kubelet's delay before it starts a container for the second time (kubelet.go)."""
 

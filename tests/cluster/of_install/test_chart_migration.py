@@ -39,7 +39,7 @@ RECORDING = "dgx-h100"
 THEIRS = "nvidia-device-plugin"
 """Namespace and label of NVIDIA's plugin, as docs/migrate.md has them."""
 PAGE = "migrate.md"
-WITHOUT_GPUS_AT_MOST_S = 60.0
+WITHOUT_GPUS_AT_MOST_S = 30.0
 """A pod's start with an agent in it is most of it: some 5 s, several times that beside others."""
 WORDS = {"my__node": MACHINE, "coterie.gpu/agent": SIMULATED}
 

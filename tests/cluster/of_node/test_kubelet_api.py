@@ -229,5 +229,4 @@ def test_listing_pods_takes_milliseconds(node, agent, pods):
     took_s = sorted(query(node, agent, timed))
     median_ms = statistics.median(took_s) * 1e3
     print(json.dumps({"median_ms": round(median_ms, 2), "max_ms": round(took_s[-1] * 1e3, 2)}))  # noqa: T201 - a figure
-    # Other tests run beside it: the quarter that they disturb least.
-    assert took_s[N_TIMED // 4] * 1e3 <= 30
+    assert median_ms <= 30

@@ -91,6 +91,7 @@ def test_plans_stay_inside_what_the_kubelet_allows(stage, policy, scope):
     assert verdict.failures.keys() <= {"TopologyAffinityError"}
     assert sum(verdict.failures.values()) <= MOST_REFUSED
     assert verdict.shared == verdict.unread == ()
+    assert verdict.is_watched
     assert stage.unreported(verdict.astray) == []
 
 

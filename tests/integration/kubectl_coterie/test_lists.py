@@ -216,6 +216,21 @@ def test_watching_shows_what_changes(serve):
     ]
 
 
+@pytest.mark.parametrize("option", [("--node", "gpu-1"), ("p1",)], ids=["node", "name"])
+def test_what_goes_while_one_watches_is_no_mistake(serve, option):
+    """An option that named nothing would be one, but only before anything was shown."""
+    answers = iter([page(placed("p1")), page(), page(placed("p2"))])
+    call = serve(
+        pods=lambda _request: web.json_response(next(answers)),
+        pending=page(),
+        stream=event(1) + event(2),
+    )
+    done = call("pods", "-A", "-w", *option)
+    assert done.stderr == "The extender ended the stream of changes: it stops or restarts.\n"
+    names = [row[1].strip() for row in cells(done.stdout)]
+    assert names[:2] == ["NAME", "p1"]
+
+
 def test_labels_are_selected_by_the_api_server(serve, beside, tmp_path):
     """The extender does not know them."""
     call = serve(

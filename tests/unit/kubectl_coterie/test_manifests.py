@@ -122,6 +122,7 @@ def test_another_namespace_than_the_option(read):
         ({}, ()),
         ({"containers": [{"resources": {"limits": {"cpu": 1, "memory": "1Gi"}}}]}, ()),
         ({"containers": [{"resources": {"requests": {"nvidia.com/gpu": 1}}}]}, ("nvidia.com/gpu",)),
+        ({"containers": [{"resources": {"limits": {"nvidia.com/gpu": 0, "a.b/c": "0"}}}]}, ()),
         (
             {
                 "initContainers": [{"resources": {"limits": {"rdma/hca": 1, "amd.com/gpu": 1}}}],

@@ -30,7 +30,7 @@ export function show(_parts, _query, root) {
   }, { everyMs: 1000 });
   const past = reader(errorsOverTime, async (signal) => {
     const history = await get("history", { signal });
-    const charts = history.machines.map(chart);
+    const charts = history.machines.map((one) => chart(one, captionOf(one, history.machines)));
     overTime.replaceChildren(
       notice(`In memory since ${clock(history.began_unix_s)}, a point a minute, at most 7 days; a restart of the extender loses it.`),
       h("ul", { class: "legend" }, LINES.map(([name], i) => h("li", {}, h("span", { class: `swatch line-${i}` }), name))),
@@ -48,8 +48,17 @@ export function show(_parts, _query, root) {
   };
 }
 
-function chart({ machine, points }) {
-  if (points.length < 2) return h("figure", {}, h("figcaption", {}, machine), notice("One point so far: the line begins with the next minute."));
+/** The machine type; also the resource, and the topology, where others have the same name. */
+function captionOf(one, all) {
+  const alike = all.filter((other) => other.machine === one.machine);
+  const parts = [one.machine];
+  if (new Set(alike.map((other) => other.resource)).size > 1) parts.push(one.resource);
+  if (new Set(alike.map((other) => other.topology)).size > 1 && one.topology) parts.push(`topology ${one.topology.slice(0, 12)}`);
+  return parts.join(", ");
+}
+
+function chart({ points }, caption) {
+  if (points.length < 2) return h("figure", {}, h("figcaption", {}, caption), notice("One point so far: the line begins with the next minute."));
   const step = Math.max(1, Math.ceil(points.length / POINTS));
   const shown = points.filter((_, i) => i % step === 0 || i === points.length - 1);
   const [from, until] = [shown[0][0], shown.at(-1)[0]];
@@ -57,7 +66,7 @@ function chart({ machine, points }) {
   const x = (t) => 34 + ((t - from) / Math.max(1, until - from)) * (WIDTH - 44);
   const y = (n) => HEIGHT - 20 - (n / top) * (HEIGHT - 34);
   const svg = s("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", class: "chart",
-    "aria-label": `${machine}: ${LINES.map(([name, at]) => `${name} ${points.at(-1)[at]}`).join(", ")} now` });
+    "aria-label": `${caption}: ${LINES.map(([name, at]) => `${name} ${points.at(-1)[at]}`).join(", ")} now` });
   for (const n of new Set([0, Math.round(top / 2), top])) {
     svg.append(s("path", { class: "grid", d: `M34 ${y(n)}H${WIDTH - 10}` }), s("text", { x: 28, y: y(n), "text-anchor": "end", "dominant-baseline": "central" }, String(n)));
   }
@@ -67,5 +76,5 @@ function chart({ machine, points }) {
     shown.forEach((point, k) => (path += k === 0 ? `M${x(point[0])} ${y(point[at])}` : `H${x(point[0])}V${y(point[at])}`));
     svg.append(s("path", { class: `series line-${i}`, d: path }));
   });
-  return h("figure", {}, h("figcaption", {}, machine), svg);
+  return h("figure", {}, h("figcaption", {}, caption), svg);
 }

@@ -108,6 +108,11 @@ def test_resources_are_registered_with_all_that_the_kubelet_must_know(root):
     assert plugin.phases == [RegistrationPhase.REGISTERED] * 2
 
 
+def test_a_kubelet_without_our_devices_is_found_within_ten_seconds():
+    """docs/migrate.md says so; it is looked for twice before the plugin registers again."""
+    assert 2 * RegistrationTiming().recheck_s <= 10
+
+
 def test_the_end_is_clean(root):
     """The kubelet sees the watches end at once, and no socket of ours is left."""
     kubelet = FakeKubelet(root)
