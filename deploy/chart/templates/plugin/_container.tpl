@@ -157,7 +157,7 @@ volume for the pod, of the same name.
 {{/* Labels that a node must have. */}}
 {{- define "coterie.pluginNodeSelector" -}}
 {{- $labels := dict "kubernetes.io/os" "linux" -}}
-{{- if eq .Values.plugin.profile "gpu-operator" -}}
+{{- if and (eq .Values.plugin.profile "gpu-operator") (not .Values.plugin.clean) -}}
 {{- $_ := set $labels .Values.plugin.gpuOperator.clientLabel "true" -}}
 {{- $_ := set $labels "nvidia.com/gpu.deploy.operator-validator" "true" -}}
 {{- end -}}
