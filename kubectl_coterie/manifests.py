@@ -17,6 +17,7 @@ from kube.errors import DocumentError, Unreadable
 from kube.objects import (
     KINDS,
     as_object,
+    devices_at,
     object_at,
     objects_at,
     one_by_one,
@@ -62,8 +63,8 @@ class ManifestPod:
                 for key in ("containers", "initContainers")
                 for container in objects_at(spec, key)
                 for kind in ("limits", "requests")
-                for name, quantity in object_at(object_at(container, "resources"), kind).items()
-                if "/" in name and quantity not in {0, "0"}
+                for name, count in devices_at(object_at(container, "resources"), kind).items()
+                if count
             }
             return tuple(sorted(found))
         except Unreadable as error:

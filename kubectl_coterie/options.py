@@ -121,7 +121,7 @@ def _add_capacity(commands: Commands) -> None:
         nargs="?",
         type=int,
         const=6,
-        help="Show free GPUs and efficiency over the last hours, at most 168 (default 6).",
+        help="Show mean free GPUs and efficiency over the last hours, at most 168 (default 6).",
     )
     _add_cluster(capacity)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from kubectl_coterie.commands.listing import Listing, none_found, run_list
@@ -12,7 +13,7 @@ from kubectl_coterie.text import capacity_headline, percent, sparkline
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from kubectl_coterie.cluster import ReadApiClient, Session
     from kubectl_coterie.cluster.read_api import Json
@@ -77,16 +78,24 @@ def _key(machine: Json) -> tuple[str, str | None, str]:
 
 
 def _bars(machine: Json, history: Sequence[Json], since_s: float, now_s: float) -> Json:
-    """A figure for each part of the time: the last point there, of free GPUs and of efficiency."""
+    """A figure for each part of the time: the mean of its points, free GPUs and efficiency."""
     wanted = _key(machine)
     points = next((one["points"] for one in history if _key(one) == wanted), ())
-    free: list[float | None] = [None] * _N_BARS
-    efficiency: list[float | None] = [None] * _N_BARS
+    parts: list[list[Sequence[float | None]]] = [[] for _ in range(_N_BARS)]
     for point in points:
         part = int((point[0] - since_s) / (now_s - since_s) * _N_BARS)
         if 0 <= part < _N_BARS:
-            free[part], efficiency[part] = point[_FREE], point[_EFFICIENCY]
-    return {"free": free, "efficiency": efficiency}
+            parts[part].append(point)
+    return {
+        name: [_mean(point[at] for point in part) for part in parts]
+        for name, at in (("free", _FREE), ("efficiency", _EFFICIENCY))
+    }
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    """Of those that are known; None where none is."""
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
 
 
 def _unavailable(one: Json) -> str | None:

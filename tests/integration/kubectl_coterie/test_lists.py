@@ -312,7 +312,7 @@ def test_capacity_of_an_extender_that_does_not_count_unavailable_gpus(serve):
 
 
 def test_capacity_over_time(serve):
-    """The last point of each part of the time; machine types without a topology have their own."""
+    """Of each part of the time; machine types without a topology have their own."""
     points = [
         [int(NOW[0]) - 5 * 3600, 0, 0, 0, 0, 0, None],
         [int(NOW[0]) - 60, 16, 0, 0, 0, 0, 0.5],
@@ -336,6 +336,22 @@ def test_capacity_over_time(serve):
     assert call("capacity", "--history", "0", code=1).stderr == (
         "error: --history is 0, expected 1 to 168 hours\n"
     )
+
+
+def test_a_bar_is_the_mean_of_its_part_of_the_time(serve):
+    """A minute at its end does not stand for all of it; an efficiency is not always known."""
+    points = [
+        [int(NOW[0]) - 120, 16, 0, 0, 0, 0, None],
+        [int(NOW[0]) - 60, 0, 0, 0, 0, 0, 1.0],
+    ]
+    kind = {key: machine()[key] for key in ("machine", "topology", "resource")}
+    call = serve(
+        cluster=SUMS,
+        capacity={"machines": [machine()]},
+        history={"machines": [kind | {"points": points}]},
+    )
+    shown = call("capacity", "--history", "--no-headers").stdout
+    assert [bar for bar in shown if bar in "▁▂▃▄▅▆▇█"] == ["▅", "█"]
 
 
 def test_capacity_as_it_changes(serve):
