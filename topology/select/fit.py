@@ -106,9 +106,10 @@ def fit_pod(
 ) -> PodFit | Unfit:
     """Choose a set for every container of a pod, or say why there is none.
 
-    GPUs `beside` are free as well and not to be chosen: they count in what is left behind. Raises
-    `InvalidRequest` for no request at all or two of one name, `UnknownDevice` for GPUs that
-    the node has not.
+    GPUs `beside` are free as well and not to be chosen: they count in what is left behind. Where
+    fewer are free than requested, and up to 16 GPUs, the reason is what not even the whole machine
+    allows, if there is such: waiting would not help. Raises `InvalidRequest` for no request at all
+    or two of one name, `UnknownDevice` for GPUs that the node has not.
 
     >>> from topology.recordings import load_recording
     >>> from topology.select.selection import build_machine
@@ -140,6 +141,9 @@ def _fit(
         detail = f"pod requests {wanted}, node has {machine.n_gpus}"
         return Unfit(UnfitReason.TOO_FEW_GPUS, detail)
     if wanted > available.bit_count():
+        never = _never(machine, requests, policy)
+        if never is not None:
+            return never
         detail = f"pod requests {wanted}, {available.bit_count()} of {machine.n_gpus} are free"
         return Unfit(UnfitReason.NOT_ENOUGH_FREE, detail)
     lasting = [r for r in requests if r.role is not ContainerRole.INIT]
@@ -163,6 +167,21 @@ def _fit(
     if isinstance(chosen, Unfit):
         return chosen
     return join_sets(machine, available=available | beside, requests=requests, chosen=chosen)
+
+
+@lru_cache(maxsize=1 << 12)
+def _never(
+    machine: Machine, requests: tuple[ContainerRequest, ...], policy: PlacementPolicy
+) -> Unfit | None:
+    """Why not even the whole machine takes the pod; None where it does, and above 16 GPUs.
+
+    It is asked only where GPUs are lacking now: above 16 GPUs it takes a search to know, for which
+    a node without free GPUs should not wait.
+    """
+    if not isinstance(machine, MachineTables):
+        return None
+    fit = _fit(machine, (1 << machine.n_gpus) - 1, requests, policy, 0)
+    return fit if isinstance(fit, Unfit) else None
 
 
 def join_sets(

@@ -435,6 +435,17 @@ def test_a_node_without_topology_is_refused_to_pods_that_require_one():
     assert answer["FailedAndUnresolvableNodes"] == {"blind-0": Reason.NO_TOPOLOGY.value}
 
 
+def test_a_full_node_that_could_never_serve_is_no_reason_to_wait():
+    """Its reason is what no wait changes; of a pod that it could serve, that it is full."""
+    one = engine({"count": 1, "machine": "8x-l4"})
+    bind(one, "u1", L4, 8)
+    wanted = pod(2, uid="u2", affinity="nvlink", policy="required")
+    refused = answer_of(one, Verb.FILTER, args(wanted, [L4]))
+    assert refused["FailedAndUnresolvableNodes"] == {L4: Reason.AFFINITY_NEVER.value}
+    refused = answer_of(one, Verb.FILTER, args(pod(2, uid="u2"), [L4]))
+    assert refused["FailedAndUnresolvableNodes"] == {L4: Reason.NOT_ENOUGH_FREE.value}
+
+
 def test_nodes_of_another_resource_are_refused():
     """A pod that requests one vendor's GPUs must not land on the other's."""
     one = engine(

@@ -282,6 +282,10 @@ NVLINK = _required(Affinity.NVLINK)
         pytest.param(
             [(3, APP)], 0xFF, NVLINK, "AFFINITY_NEVER", id="a single container as by itself"
         ),
+        pytest.param(
+            [(3, APP)], 0b11, NVLINK, "AFFINITY_NEVER", id="never, and too few are free now"
+        ),
+        pytest.param([(2, APP)], 0b1, NVLINK, "NOT_ENOUGH_FREE", id="a linked pair, later"),
     ],
 )
 def test_a_pod_that_does_not_fit_gets_the_reason(
@@ -297,6 +301,14 @@ def test_a_pod_that_does_not_fit_gets_the_reason(
     assert isinstance(found, Unfit)
     assert found.reason is UnfitReason[reason]
     assert found.detail
+
+
+def test_nothing_is_searched_for_where_too_few_are_free() -> None:
+    """Above 16 GPUs it would take a search to know that it is never."""
+    machine = build_machine(build_machine_by_hand(20))
+    found = fit_pod(machine, available=1, requests=_pod((2, APP)), policy=NVLINK)
+    assert isinstance(found, Unfit)
+    assert found.reason is UnfitReason.NOT_ENOUGH_FREE
 
 
 def test_the_nic_wish_counts_for_every_container() -> None:
