@@ -17,7 +17,7 @@ from kube.errors import DocumentError, Unreadable
 from kube.objects import (
     KINDS,
     as_object,
-    devices_at,
+    devices_of,
     object_at,
     objects_at,
     one_by_one,
@@ -57,16 +57,7 @@ class ManifestPod:
         Raises `CliError`.
         """
         try:
-            spec = object_at(self.pod, "spec")
-            found = {
-                name
-                for key in ("containers", "initContainers")
-                for container in objects_at(spec, key)
-                for kind in ("limits", "requests")
-                for name, count in devices_at(object_at(container, "resources"), kind).items()
-                if count
-            }
-            return tuple(sorted(found))
+            return devices_of(self.pod)
         except Unreadable as error:
             msg = f"{self.owner}: {error}"
             raise CliError(msg) from error

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 from extender.errors import MalformedPod, QueryError, UserError, WireError
 from extender.protocol import WirePod, decode, parse_pod
 from kube.errors import Unreadable
-from kube.objects import object_at, pod_count, pod_of, text_at
+from kube.objects import devices_of, object_at, pod_count, pod_of, text_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -55,15 +55,20 @@ def read_pods(
     manifest by `where`.
     """
     try:
-        content = pod_of(manifest)
+        content = cast("Mapping[str, object]", pod_of(manifest))
         number = pod_count(manifest) if count is None else count
         request = parse_pod(decode(WirePod, json.dumps(content).encode()), resources, group_kinds)
+        others = devices_of(content) if request.shape is None else ()
     except (Unreadable, WireError, MalformedPod, UserError) as error:
         msg = f"{where}.manifest: {error}"
         raise QueryError(msg) from error
     if request.shape is None:
         named = ", ".join(resources)
-        msg = f"{where}.manifest: pod {request.full_name} requests no GPU, expected one of {named}"
+        only = f", only {' and '.join(others)}" if others else ""
+        msg = (
+            f"{where}.manifest: pod {request.full_name} requests no GPU{only}, expected one of "
+            f"{named}"
+        )
         raise QueryError(msg)
     if number is None:
         msg = (
@@ -88,6 +93,5 @@ def name_pods(pod: TrialPod, number: int) -> Sequence[TrialPod]:
     return [replace(pod, full_name=one.full_name, request=one) for one in alike]
 
 
-def _generated(content: object) -> str:
-    pod = cast("Mapping[str, object]", content)
+def _generated(pod: Mapping[str, object]) -> str:
     return text_at(object_at(pod, "metadata"), "generateName").rstrip("-")

@@ -6,6 +6,7 @@ Reads JSON; makes no request.
 from kube.objects.containers import (
     ContainerSpec,
     devices_at,
+    devices_of,
     init_role,
     quantities_at,
     read_containers,
@@ -66,6 +67,7 @@ __all__ = [
     "as_object",
     "choice_at",
     "devices_at",
+    "devices_of",
     "init_role",
     "list_at",
     "needed_at",

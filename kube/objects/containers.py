@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ContainerSpec",
     "devices_at",
+    "devices_of",
     "init_role",
     "quantities_at",
     "read_containers",
@@ -96,3 +97,23 @@ def devices_at(parent: Mapping[str, object], key: str, *, where: str = "") -> di
             raise Unreadable(msg)
         found[resource] = count
     return found
+
+
+def devices_of(pod: Mapping[str, object]) -> tuple[str, ...]:
+    """The extended resources, as every GPU is, of which containers name any but 0, by name.
+
+    Raises `Unreadable`.
+    """
+    spec = object_at(pod, "spec")
+    return tuple(
+        sorted(
+            {
+                resource
+                for key in ("containers", "initContainers")
+                for container in objects_at(spec, key)
+                for kind in ("limits", "requests")
+                for resource, count in devices_at(object_at(container, "resources"), kind).items()
+                if count
+            }
+        )
+    )

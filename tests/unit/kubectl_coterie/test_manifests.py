@@ -116,25 +116,11 @@ def test_another_namespace_than_the_option(read):
     assert read(text, "own", is_given=True).pods[0].pod["metadata"]["namespace"] == "own"
 
 
-@pytest.mark.parametrize(
-    ("spec", "expected"),
-    [
-        ({}, ()),
-        ({"containers": [{"resources": {"limits": {"cpu": 1, "memory": "1Gi"}}}]}, ()),
-        ({"containers": [{"resources": {"requests": {"nvidia.com/gpu": 1}}}]}, ("nvidia.com/gpu",)),
-        ({"containers": [{"resources": {"limits": {"nvidia.com/gpu": 0, "a.b/c": "0"}}}]}, ()),
-        (
-            {
-                "initContainers": [{"resources": {"limits": {"rdma/hca": 1, "amd.com/gpu": 1}}}],
-                "containers": [{"resources": {"limits": {"rdma/hca": 1}}}],
-            },
-            ("amd.com/gpu", "rdma/hca"),
-        ),
-    ],
-)
-def test_pods_with_devices(spec, expected):
+def test_pods_with_devices(read):
     """A GPU is an extended resource, whose name has a domain."""
-    assert ManifestPod("p", {"spec": spec}, 1).devices == expected
+    spec = "{containers: [{name: c, resources: {limits: {nvidia.com/gpu: 1, cpu: 1}}}]}"
+    (one,) = read("{metadata: {name: p}, spec: %s}" % spec).pods  # noqa: UP031 - braces
+    assert one.devices == ("nvidia.com/gpu",)
 
 
 def test_a_spec_that_is_none():

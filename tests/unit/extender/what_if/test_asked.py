@@ -18,6 +18,12 @@ def job(**spec: Any) -> dict[str, Any]:
     return {"kind": "Job", "metadata": metadata, "spec": {"template": template, **spec}}
 
 
+def misspelled() -> dict[str, Any]:
+    """A pod that requests a resource by a wrong name."""
+    limits = {"nvidia.com/gpus": "8"}
+    return {**pod(), "spec": {"containers": [{"name": "main", "resources": {"limits": limits}}]}}
+
+
 def names(manifest: Any, count: int | None = None) -> list[str]:
     """The names of its pods."""
     read, number = read_pods(manifest, count, (GPU,), where="pods.0")
@@ -64,6 +70,12 @@ def test_the_node_selector_is_kept():
             pod(),
             "pods.0.manifest: pod default/pod-u1 requests no GPU, expected one of nvidia.com/gpu",
             id="no GPU",
+        ),
+        pytest.param(
+            misspelled(),
+            "pods.0.manifest: pod default/pod-u1 requests no GPU, only nvidia.com/gpus, expected "
+            "one of nvidia.com/gpu",
+            id="misspelled",
         ),
         pytest.param({"kind": "RayCluster"}, "pods.0.manifest: kind is 'RayCluster'", id="kind"),
         pytest.param({"spec": {}}, "pods.0.manifest: request metadata", id="no pod"),

@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from kube.errors import Unreadable
-from kube.objects import devices_at, quantities_at, read_containers
+from kube.objects import devices_at, devices_of, quantities_at, read_containers
 from topology.select import ContainerRole
 
 
@@ -48,6 +48,27 @@ def test_a_container_has_a_name(spec):
 def test_extended_resources_have_a_domain_of_their_own(name, is_extended):
     """Kubernetes' own rule."""
     assert devices_at({"limits": {name: "2"}}, "limits") == ({name: 2} if is_extended else {})
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({}, ()),
+        ({"containers": [{"resources": {"limits": {"cpu": 1, "memory": "1Gi"}}}]}, ()),
+        ({"containers": [{"resources": {"requests": {"nvidia.com/gpu": 1}}}]}, ("nvidia.com/gpu",)),
+        ({"containers": [{"resources": {"limits": {"nvidia.com/gpu": 0, "a.b/c": "0"}}}]}, ()),
+        (
+            {
+                "initContainers": [{"resources": {"limits": {"rdma/hca": 1, "amd.com/gpu": 1}}}],
+                "containers": [{"resources": {"limits": {"rdma/hca": 1}}}],
+            },
+            ("amd.com/gpu", "rdma/hca"),
+        ),
+    ],
+)
+def test_devices_of_a_pod(spec, expected):
+    """Of all containers, without those of which there are none."""
+    assert devices_of({"spec": spec}) == expected
 
 
 def test_quantities_are_read_by_resource():
