@@ -70,7 +70,9 @@ def explanation_lines(  # noqa: PLR0913 - what is known of a pod comes from seve
         lines.append(_ONE_MEMBER)
     lines += body
     lines += [f"Warning: {printable(one)}" for one in answer["warnings"]]
-    if has_nodes and answer.get("nodes"):
+    if has_nodes and bound is not None:
+        lines.append("--nodes lists nothing: a pod that has a node is tried on no other.")
+    elif has_nodes and answer.get("nodes"):
         lines += ["", *node_lines(answer["nodes"], answer["request"], style)]
     return lines
 

@@ -101,6 +101,14 @@ def test_a_pod_that_has_a_node(with_pod, read, expected):
     assert shown == ["On dgx-1-v100-0, a dgx-1-v100", *expected]
 
 
+def test_a_row_for_each_node_is_not_for_a_pod_that_has_one(with_pod):
+    """Who asks for it is told so."""
+    without = placed(with_pod, "a", entry=entry())
+    asked = placed(with_pod, "a", entry=entry(), has_nodes=True)
+    told = "--nodes lists nothing: a pod that has a node is tried on no other."
+    assert asked == [*without, told]
+
+
 def test_each_container_has_a_line():
     """Where there are several; a name is shown as a terminal takes it."""
     one = {"gpus": [0, 1], "gbytes_per_s": 49.8, "share": 1.0, "limited_by": "ring"}
