@@ -70,8 +70,8 @@ class PluginSettings(VendorSettings):
     node_name: Annotated[str | None, OtherNames((f"{ENV_PREFIX}NODE_NAME", "NODE_NAME"))] = Field(
         default=None, pattern=_NODE_NAME
     )
-    """Name of the Node that the plugin runs on and writes to; required. From the downward API:
-    `spec.nodeName`."""
+    """Name of the Node that the plugin runs on and writes to; required, but by `clean` only where
+    it removes annotations. From the downward API: `spec.nodeName`."""
     pod_uid: Annotated[str | None, OtherNames((f"{ENV_PREFIX}POD_UID", "POD_UID"))] = None
     """uid of the pod that the plugin runs in, by which it knows its own RuntimeClass. From the
     downward API: `metadata.uid`."""
