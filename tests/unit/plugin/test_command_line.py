@@ -351,6 +351,7 @@ def test_a_start_that_fails_says_why(root, more, code, message):
     assert message in lines[-1]["reason"]
 
 
+@pytest.mark.slow("waits for an agent to begin")
 @pytest.mark.usefixtures("_own_log")
 def test_main_runs_until_it_is_signalled(root, monkeypatch, capsys):
     """Booleans as Go writes them, signals as they come, JSON lines on standard error."""
