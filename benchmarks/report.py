@@ -65,14 +65,26 @@ def _cpu_model() -> str:
     return names[0].strip() if names else platform.machine()
 
 
+_WRITTEN = ("benchmarks/results", "docs/images")
+"""What a run writes itself: the next one measures the same code."""
+
+
 def _commit() -> str:
-    root = Path(__file__).resolve().parent
-    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12"]
-    try:
+    """The commit of this checkout, with `-dirty` where a file that is no result differs from it."""
+    root = Path(__file__).resolve().parent.parent
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(root), *words]
         done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603 - fixed words
+        return done.stdout.strip()
+
+    try:
+        commit = git("describe", "--always", "--abbrev=12")
+        others = (f":(exclude){folder}" for folder in _WRITTEN)
+        changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", *others)
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
-    return done.stdout.strip()
+    return f"{commit}-dirty" if changed else commit
 
 
 def read_environment(date: str, arguments: dict[str, str]) -> Environment:

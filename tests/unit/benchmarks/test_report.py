@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
+import pytest
 from rich.console import Console
 
+import benchmarks.report
 from benchmarks.report import ResultTable, read_environment, to_markdown, to_rich, write_results
 
 TABLE = ResultTable("Title", ("what", "n", "x"), (("a|b", 3, 0.12345), ("c", None, 2.0)), ("why",))
@@ -46,3 +52,32 @@ def test_results_keep_whole_figures_and_where_they_were_made(tmp_path):
     text = as_markdown.read_text()
     assert text.startswith("# Name\n\n2026-11-21, commit ")
     assert "run quick" in text
+
+
+@pytest.mark.slow("runs git and this module's program")
+def test_a_result_is_no_uncommitted_change(tmp_path):
+    """Else each benchmark of several would be said to have measured other code than the first."""
+    folder = tmp_path / "benchmarks"
+    code, result = folder / "report.py", folder / "results" / "one.md"
+    result.parent.mkdir(parents=True)
+    shutil.copy(Path(benchmarks.report.__file__), code)
+    (folder / "__init__.py").touch()
+    result.write_text("1")
+
+    def run(*command: str) -> str:
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    def commit() -> str:
+        read = "from benchmarks.report import read_environment as e; print(e('', {}).commit)"
+        return run(sys.executable, "-c", read)
+
+    run("git", "init", "--quiet")
+    run("git", "add", ".")
+    identity = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+    run("git", *identity, "commit", "--quiet", "--message", "one")
+    clean = run("git", "rev-parse", "--short=12", "HEAD")
+    result.write_text("2")
+    assert commit() == clean
+    code.write_text(code.read_text() + "\n")
+    assert commit() == f"{clean}-dirty"
