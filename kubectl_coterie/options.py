@@ -64,7 +64,9 @@ def _add_explain(commands: Commands) -> None:
     _add_file(explain)
     _add_output(explain, "json|yaml")
     explain.add_argument(
-        "--nodes", action="store_true", help="List every node with its set, or why it has none."
+        "--nodes",
+        action="store_true",
+        help="List every node with its set, or why it has none; for a pod without a node.",
     )
     _add_cluster(explain)
 

@@ -89,8 +89,7 @@ async def place_all(
     notes = (
         f"{len(nodes)} nodes, {n_gpus} GPUs; {n_pods} pods of sizes {sorted(set(SIZES))}",
         "no pod has an annotation; at most nine tenths of the GPUs are requested at a time",
-        "nodes differ between arms: without a wish Coterie gives the GPUs that are worth least",
-        "so mean of best compares the sets, and GB/s the machines (ADR 0019)",
+        "mean of best compares the sets, GB/s the machines too, of which Coterie takes cheap ones",
         "GB/s as the core predicts them; best: the best set of that size on the empty machine",
         "sets: pods of two GPUs and more",
     )

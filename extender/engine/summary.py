@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from extender.engine.offers import containers_json, offer_json, other_set, relief_json
 from extender.engine.relief import find_relief
-from extender.placement import Rank, Refusal
+from extender.placement import RELIEVED, Rank, Refusal
 from extender.protocol import Reason
 from topology.annotations import Affinity, NicRule, Strength, pod_keys
 
@@ -25,23 +25,10 @@ if TYPE_CHECKING:
     from extender.snapshot import NodeView
     from topology.annotations import PlacementPolicy
 
-__all__ = ["RELIEVED", "Ratings", "summarize"]
+__all__ = ["Ratings", "summarize"]
 
 Json: TypeAlias = "dict[str, object]"
 
-RELIEVED = frozenset(
-    {
-        Reason.NOT_ENOUGH_FREE,
-        Reason.CONTAINERS_TAKEN,
-        Reason.MIXED_MODELS,
-        Reason.AFFINITY_TAKEN,
-        Reason.NIC_TAKEN,
-        Reason.BANDWIDTH_TAKEN,
-        Reason.ALIGNMENT_TAKEN,
-        Reason.ALIGNMENT_APART,
-    }
-)
-"""Reasons that may pass when other pods end."""
 SHOWN_MACHINES = 3
 """Machine types that a reason names."""
 

@@ -5,6 +5,7 @@ A function of a snapshot and a pod; changes nothing and knows no HTTP.
 
 from extender.placement.domain_crowding import DomainCrowding
 from extender.placement.filter_score import (
+    RELIEVED,
     Filtered,
     filter_nodes,
     plan_bind,
@@ -19,6 +20,7 @@ from extender.placement.rating import WORK_S, Rater, RatingBudget, Refusal, rati
 from extender.placement.request_reader import NodesRequest, RequestedNodes, RequestReader, locate
 
 __all__ = [
+    "RELIEVED",
     "WORK_S",
     "DomainCrowding",
     "Filtered",

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from topology.select import PodFit
 
 __all__ = [
+    "RELIEVED",
     "Filtered",
     "filter_nodes",
     "plan_bind",
@@ -58,6 +59,8 @@ TAKEN = frozenset(
     }
 )
 """Refusals for want of a set where enough GPUs are free: pods of lower priority may hold one."""
+RELIEVED = TAKEN | {Reason.NOT_ENOUGH_FREE, Reason.MIXED_MODELS, Reason.ALIGNMENT_APART}
+"""Refusals that may pass when other pods end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,8 @@ class Filtered:
 
     `failed_json` and `unresolvable_json` are members of the failed maps, empty where any passed.
     `n_feasible` counts the nodes that could take the pod, `names_json` lists those that are
-    named. `main_reason` is the most frequent refusal where none could, else None.
+    named. `main_reason` is the most frequent refusal where none could, of those that may pass if
+    there are any, else None.
     """
 
     names_json: Sequence[str]
@@ -308,7 +312,8 @@ def _refuse_all(
     for number, n_nodes in enumerate(np.bincount(numbers).tolist()):
         if n_nodes:
             counts[reasons[number]] += n_nodes
-    main = max(counts, key=lambda reason: (counts[reason], reason.name), default=None)
+    waits = RELIEVED & counts.keys()
+    main = max(waits or counts, key=lambda reason: (counts[reason], reason.name), default=None)
     if Reason.NODE_RESERVED in counts:
         main = Reason.NODE_RESERVED
     return Filtered((), requested.positions[:0], failed, unresolvable, 0, main)

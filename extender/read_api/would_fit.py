@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from extender.allowed_nodes import AllowedNodes
 from extender.engine.offers import relief_json
 from extender.engine.relief import relief_turns
-from extender.engine.summary import RELIEVED
-from extender.placement import Rank, Rater, Refusal
+from extender.placement import RELIEVED, Rank, Rater, Refusal
 from extender.protocol import PodRequest
 from extender.read_api.not_offered import NotOfferedPod
 from extender.read_api.pacing import drive, paced

@@ -64,11 +64,8 @@ def read_pods(
         raise QueryError(msg) from error
     if request.shape is None:
         named = ", ".join(resources)
-        only = f", only {' and '.join(others)}" if others else ""
-        msg = (
-            f"{where}.manifest: pod {request.full_name} requests no GPU{only}, expected one of "
-            f"{named}"
-        )
+        what = f"none of the extender's GPUs, only {' and '.join(others)}" if others else "no GPU"
+        msg = f"{where}.manifest: pod {request.full_name} requests {what}, expected one of {named}"
         raise QueryError(msg)
     if number is None:
         msg = (

@@ -28,6 +28,7 @@ from topology.annotations import DEFAULT_POLICY, PlacementPolicy
 from topology.errors import InvalidRequest, quote
 from topology.select.joint import select_jointly
 from topology.select.outcome import Selected, Unfit, UnfitReason
+from topology.select.qualifying import ordered_sets, why_none
 from topology.select.selection import check_request, remainder_cost, select_set
 from topology.select.tables import MachineTables
 
@@ -107,9 +108,9 @@ def fit_pod(
     """Choose a set for every container of a pod, or say why there is none.
 
     GPUs `beside` are free as well and not to be chosen: they count in what is left behind. Where
-    fewer are free than requested, and up to 16 GPUs, the reason is what not even the whole machine
-    allows, if there is such: waiting would not help. Raises `InvalidRequest` for no request at all
-    or two of one name, `UnknownDevice` for GPUs that the node has not.
+    fewer are free than requested, and up to 16 GPUs, the reason is that the machine has no set for
+    one of the containers, if it has none: waiting would not help. Raises `InvalidRequest` for no
+    request at all or two of one name, `UnknownDevice` for GPUs that the node has not.
 
     >>> from topology.recordings import load_recording
     >>> from topology.select.selection import build_machine
@@ -169,19 +170,22 @@ def _fit(
     return join_sets(machine, available=available | beside, requests=requests, chosen=chosen)
 
 
-@lru_cache(maxsize=1 << 12)
 def _never(
     machine: Machine, requests: tuple[ContainerRequest, ...], policy: PlacementPolicy
 ) -> Unfit | None:
-    """Why not even the whole machine takes the pod; None where it does, and above 16 GPUs.
+    """Why the machine has no set for one of the containers, whatever is free; None where it has.
 
-    It is asked only where GPUs are lacking now: above 16 GPUs it takes a search to know, for which
-    a node without free GPUs should not wait.
+    Only what its tables say at once: above 16 GPUs, and of containers together, it takes a search,
+    for which a node with too few free GPUs should not wait.
     """
     if not isinstance(machine, MachineTables):
         return None
-    fit = _fit(machine, (1 << machine.n_gpus) - 1, requests, policy, 0)
-    return fit if isinstance(fit, Unfit) else None
+    for size in dict.fromkeys(request.size for request in requests):
+        if not len(ordered_sets(machine, size, policy).masks):
+            every = (1 << machine.n_gpus) - 1
+            why = why_none(machine, available=every, must_include=0, size=size, policy=policy)
+            return None if why.reason is UnfitReason.MIXED_MODELS else why
+    return None
 
 
 def join_sets(

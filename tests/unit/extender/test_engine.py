@@ -446,6 +446,28 @@ def test_a_full_node_that_could_never_serve_is_no_reason_to_wait():
     assert refused["FailedAndUnresolvableNodes"] == {L4: Reason.NOT_ENOUGH_FREE.value}
 
 
+def test_containers_that_never_fit_together_are_no_reason_to_evict():
+    """Whether they do takes a search, which a full node is not worth: it is full."""
+    one = engine({"count": 1, "machine": "dgx-1-v100"}, preempts_for_topology=True)
+    (node,) = names(one)
+    bind(one, "u1", node, 8)
+    wanted = pod(uid="u2", affinity="numa", policy="required")
+    wanted["spec"] = {"containers": [container("a", 3), container("b", 3), container("c", 2)]}
+    refused = answer_of(one, Verb.FILTER, args(wanted, [node]))
+    assert refused["FailedNodes"] == {}
+    assert refused["FailedAndUnresolvableNodes"] == {node: Reason.NOT_ENOUGH_FREE.value}
+
+
+def test_the_main_reason_is_one_that_may_pass():
+    """A pod that waits for one of few machines waits, however many could never take it."""
+    one = engine({"count": 3, "machine": "8x-l4"}, {"count": 1, "machine": "dgx-1-v100"})
+    *_, node = names(one)
+    bind(one, "u1", node, 8)
+    wanted = pod(4, uid="u2", affinity="nvlink", policy="required")
+    answer = one.answer(Verb.FILTER, args(wanted, names(one)), 0.0)
+    assert answer.reason is Reason.NOT_ENOUGH_FREE
+
+
 def test_nodes_of_another_resource_are_refused():
     """A pod that requests one vendor's GPUs must not land on the other's."""
     one = engine(

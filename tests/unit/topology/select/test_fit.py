@@ -286,6 +286,13 @@ NVLINK = _required(Affinity.NVLINK)
             [(3, APP)], 0b11, NVLINK, "AFFINITY_NEVER", id="never, and too few are free now"
         ),
         pytest.param([(2, APP)], 0b1, NVLINK, "NOT_ENOUGH_FREE", id="a linked pair, later"),
+        pytest.param(
+            [(2, APP), (2, APP), (2, APP), (2, APP)],
+            0b111,
+            NVLINK,
+            "NOT_ENOUGH_FREE",
+            id="never together, which only a search knows",
+        ),
     ],
 )
 def test_a_pod_that_does_not_fit_gets_the_reason(
