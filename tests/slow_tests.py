@@ -5,8 +5,7 @@ lower bounds: the processor time of this process and of the children that it awa
 elapsed time without the time in which anything on the machine waited for a processor or a disk
 (Linux's pressure stall information; where that is missing, only processor time counts), or the
 machine itself for a processor of its host. So a test's own waits for a disk are not judged. A cost
-over the limit is compared with the machine's
-speed at that moment. Fixtures are not judged.
+over the limit is compared with the machine's speed at that moment. Fixtures are not judged.
 """
 
 from __future__ import annotations

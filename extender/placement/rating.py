@@ -283,7 +283,7 @@ def _is_searched(kind: NodeKind) -> bool:
 
 
 def _work(shape: Shape, size_gpus: int, view: NodeView) -> int:
-    """What rating a state takes; one with too few free GPUs is looked at no further."""
+    """What rating a state takes; of one with too few free GPUs only its machine is looked at."""
     if view.free.bit_count() < size_gpus:
         return 1
     return rating_work(shape, view.kind)

@@ -14,6 +14,7 @@ from extender.errors import MalformedPod, QueryError, UserError, WireError
 from extender.protocol import WirePod, decode, parse_pod
 from kube.errors import Unreadable
 from kube.objects import devices_of, object_at, pod_count, pod_of, text_at
+from topology.errors import quote
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -64,7 +65,11 @@ def read_pods(
         raise QueryError(msg) from error
     if request.shape is None:
         named = ", ".join(resources)
-        what = f"none of the extender's GPUs, only {' and '.join(others)}" if others else "no GPU"
+        what = (
+            f"none of the extender's GPUs, only {' and '.join(map(quote, others))}"
+            if others
+            else "no GPU"
+        )
         msg = f"{where}.manifest: pod {request.full_name} requests {what}, expected one of {named}"
         raise QueryError(msg)
     if number is None:

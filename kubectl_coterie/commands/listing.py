@@ -89,15 +89,15 @@ async def _list_and_watch(
     if not given.watch:
         return
     key = listing.key or listing.name
-    shown = {key(row): row for row in rows}
+    shown, is_begun = {key(row): row for row in rows}, bool(rows)
     async for _ in api.changes():
         now = await listing.read()
         changed = [row for row in now if shown.get(key(row)) != row]
-        has_header = not shown
         shown = {key(row): row for row in now}
         if changed:
             changed = listing.table.sorted(changed, given.sort_by)
-            _print(listing, changed, output, has_header=has_header)
+            _print(listing, changed, output, has_header=not is_begun)
+            is_begun = True
     sys.stderr.write("The extender ended the stream of changes: it stops or restarts.\n")
 
 

@@ -170,6 +170,7 @@ def _fit(
     return join_sets(machine, available=available | beside, requests=requests, chosen=chosen)
 
 
+@lru_cache(maxsize=1 << 12)
 def _never(
     machine: Machine, requests: tuple[ContainerRequest, ...], policy: PlacementPolicy
 ) -> Unfit | None:
@@ -180,11 +181,12 @@ def _never(
     """
     if not isinstance(machine, MachineTables):
         return None
+    every = (1 << machine.n_gpus) - 1
     for size in dict.fromkeys(request.size for request in requests):
         if not len(ordered_sets(machine, size, policy).masks):
-            every = (1 << machine.n_gpus) - 1
             why = why_none(machine, available=every, must_include=0, size=size, policy=policy)
-            return None if why.reason is UnfitReason.MIXED_MODELS else why
+            if why.reason is not UnfitReason.MIXED_MODELS:  # which is said of free GPUs alone
+                return why
     return None
 
 

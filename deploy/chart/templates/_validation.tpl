@@ -147,7 +147,7 @@ admissionregistration.k8s.io/v1beta1
 - "plugin.driverRoot is set, and plugin.deviceListStrategy is {{ $strategy }}: only cdi-cri needs the driver's files. Leave it out, or set plugin.deviceListStrategy to cdi-cri"
 {{- end }}
 {{- end }}
-{{- range $value, $port := dict "plugin.settings.metrics_port" (get $plugin.settings "metrics_port") "plugin.env.COTERIE_PLUGIN_METRICS_PORT" (get $plugin.env "COTERIE_PLUGIN_METRICS_PORT") }}
+{{- range $value, $port := dict "plugin.settings.metrics_port" (get (default dict $plugin.settings) "metrics_port") "plugin.env.COTERIE_PLUGIN_METRICS_PORT" (get (default dict $plugin.env) "COTERIE_PLUGIN_METRICS_PORT") }}
 {{- if and (toString $port) (ne (include "coterie.settingText" $port) "8890") }}
 - "{{ $value }} is {{ $port }}, and probes, network policy and monitoring go to 8890: leave it out"
 {{- end }}

@@ -60,6 +60,9 @@ COUNTERPARTS = {
     "cdi": Counterpart((SECOND, "plugin"), ("plugin-cdi",)),
     "volume-mounts": Counterpart((SECOND, "plugin"), ("plugin-volume-mounts",)),
     "clean": Counterpart((SECOND, "plugin"), ("plugin-clean",)),
+    "clean-volume-mounts": Counterpart(
+        (SECOND, "plugin"), ("plugin-volume-mounts", "plugin-clean")
+    ),
     "clean-gpu-operator": Counterpart((SECOND, "plugin"), ("plugin-gpu-operator", "plugin-clean")),
     "labelled-nodes": Counterpart((SECOND, "plugin"), ("plugin-labelled-nodes",)),
     "scheduler-name": Counterpart((SECOND, "scheduler-name")),

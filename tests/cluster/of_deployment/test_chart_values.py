@@ -338,6 +338,10 @@ REFUSED = [
     ((*AUDIT, "plugin.passDeviceSpecs=true"), "plugin.passDeviceSpecs is true for a reporter"),
     ((*SCHEDULER, "plugin.driverRoot=/opt"), "plugin.driverRoot is set, and"),
     (
+        (*SCHEDULER, "plugin.settings.metrics_port=9000"),
+        "plugin.settings.metrics_port is 9000, and",
+    ),
+    (
         ("monitoring.podMonitor.enabled=true",),
         "monitoring.podMonitor.enabled is true, and this API server does not serve monitoring.cor",
     ),
@@ -409,6 +413,12 @@ def test_pods_are_not_to_be_scraped_twice(helm):
     both = "monitoring.podMonitor.enabled=true,monitoring.scrapeAnnotations=true"
     with pytest.raises(HelmFailed, match="are both true: each pod would be scraped twice"):
         helm.objects(*IMAGE, "--set", both, "--api-versions", "monitoring.coreos.com/v1")
+
+
+def test_a_key_without_a_value_is_no_setting(helm):
+    """It is left where all lines below it are comments; Helm reads null."""
+    nothing = "mode=second-scheduler,plugin.settings=null,plugin.env=null"
+    assert pods(helm.objects(*IMAGE, "--set", nothing))["DaemonSet"]
 
 
 def test_all_faults_are_said_at_once(helm):

@@ -305,7 +305,8 @@ def test_nodes_are_cleaned_by_the_agents_account_and_folders():
     assert (args[0], given.annotations, given.stay) == ("clean", True, True)
     assert (given.force, given.dry_run) == (False, False)
     (patch,) = spec_of(CLEAN)["containers"]
-    assert patch.keys() == {"name", "args", "env"}
+    assert patch.keys() == {"name", "args", "env", "volumeMounts"}
+    assert all(one["$patch"] == "delete" for one in patch["volumeMounts"])
     settings = load_settings({}, environ).settings
     needed = {settings.device_plugin_folder, settings.pod_resources_socket.parent}
     assert {str(one) for one in needed} < mounted

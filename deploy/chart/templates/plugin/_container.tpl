@@ -92,7 +92,7 @@ volume for the pod, of the same name.
   volume:
     name: sysfs
     hostPath: {path: /sys, type: Directory}
-{{- if eq (include "coterie.deviceListStrategy" .) "volume-mounts" }}
+{{- if and (eq (include "coterie.deviceListStrategy" .) "volume-mounts") (not $plugin.clean) }}
 # An empty file; the runtime reads which devices are wanted from the path under which it is mounted.
 - mount: {mountPath: /var/run/nvidia-container-devices/all}
   volume:

@@ -285,6 +285,9 @@ NVLINK = _required(Affinity.NVLINK)
         pytest.param(
             [(3, APP)], 0b11, NVLINK, "AFFINITY_NEVER", id="never, and too few are free now"
         ),
+        pytest.param(
+            [(2, APP), (3, APP)], 0b1, NVLINK, "AFFINITY_NEVER", id="never, for the second one"
+        ),
         pytest.param([(2, APP)], 0b1, NVLINK, "NOT_ENOUGH_FREE", id="a linked pair, later"),
         pytest.param(
             [(2, APP), (2, APP), (2, APP), (2, APP)],
