@@ -313,6 +313,30 @@ def test_a_pod_that_does_not_fit_gets_the_reason(
     assert found.detail
 
 
+TWO_MODELS = build_machine_by_hand(8, links={(0, 1): 2, (4, 5): 2}, models=["A"] * 4 + ["B"] * 4)
+
+
+@pytest.mark.parametrize("sizes", [(3, 5), (5, 3)])
+def test_never_is_said_whichever_container_comes_first(sizes: tuple[int, int]) -> None:
+    """Five GPUs of one model are never there either, but that reason speaks of free GPUs."""
+    found = fit_pod(
+        build_tables(TWO_MODELS),
+        available=0b1,
+        requests=_pod(*((size, APP) for size in sizes)),
+        policy=NVLINK,
+    )
+    assert isinstance(found, Unfit)
+    assert found.reason is UnfitReason.AFFINITY_NEVER
+    assert "3 GPUs" in found.detail
+
+
+def test_models_that_never_mix_are_no_reason_of_a_full_node() -> None:
+    """That reason speaks of the GPUs that are free, so it comes once enough are."""
+    found = fit_pod(build_tables(TWO_MODELS), available=0b1, requests=_pod((5, APP)))
+    assert isinstance(found, Unfit)
+    assert found.reason is UnfitReason.NOT_ENOUGH_FREE
+
+
 def test_nothing_is_searched_for_where_too_few_are_free() -> None:
     """Above 16 GPUs it would take a search to know that it is never."""
     machine = build_machine(build_machine_by_hand(20))
