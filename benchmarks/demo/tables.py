@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rich import box
 from rich.table import Table
 
-from benchmarks.demo.figures import show_percent
+from benchmarks.demo.figures import has_affinity, show_percent
 from benchmarks.demo.gains import OURS, RIVAL, say_gain
 from benchmarks.masks import members
 
@@ -96,32 +96,35 @@ def example_table(demo: Demo) -> Table:
     table = _table(
         "Pods on the same machine type", ("pod", "policy", "node", "GPUs"), ("GB/s", "%")
     )
-    table.caption = (
-        "loss: the largest that Coterie has against any rival"
-        if any(example.best_rival is not None for example in demo.examples)
-        else None
-    )
-    table.caption_justify = "left"
     table.columns[0].max_width = 14
     table.columns[1].min_width = None
     table.columns[1].max_width = 18
     for column in table.columns[2:]:
         column.no_wrap = True
+    notes: dict[str, None] = {}
     for example in demo.examples:
         one = example.matched
+        if example.best_rival is not None:
+            notes["loss: the largest that Coterie has against any rival"] = None
         rows = zip(demo.runs, one.placed, one.gbytes_per_s, one.shares, strict=True)
         for number, (run, placed, value, share) in enumerate(rows):
             if run.policy.endswith("on Coterie's node"):
                 continue
+            gpus = ",".join(str(gpu) for gpu in members(placed.place.gpus))
+            if not has_affinity(placed, demo.nodes):
+                gpus += "*"
+                notes["*: not the requested affinity"] = None
             table.add_row(
                 _example_label(one, number, is_loss=example.best_rival is not None),
                 run.policy,
                 placed.place.node,
-                ",".join(str(gpu) for gpu in members(placed.place.gpus)),
+                gpus,
                 f"{value:.1f}",
                 show_percent(share),
                 end_section=run is demo.runs[OURS],
             )
+    table.caption = "\n".join(notes) or None
+    table.caption_justify = "left"
     return table
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 
 import pytest
@@ -92,6 +93,17 @@ def test_nothing_is_cut_at_80_columns(table, words):
     assert "\u2026" not in text
     for word in words:
         assert word in text
+
+
+def test_a_set_without_the_requested_affinity_is_marked():
+    """Else a rival looks better by what the pod said it cannot use."""
+    wider = dataclasses.replace(POD, affinity="pcie-switch")
+    placed = tuple(dataclasses.replace(one, pod=wider) for one in MATCHED[0].placed)
+    example = Example(dataclasses.replace(MATCHED[0], pod=wider, placed=placed))
+    text = shown(example_table(dataclasses.replace(DEMO, examples=(example,))))
+    assert text.count("0,1,2,3,4,5,6*") == 3
+    assert "*: not the requested affinity" in text
+    assert "*" not in shown(example_table(DEMO))
 
 
 def test_pods_that_never_ran_are_reported():
