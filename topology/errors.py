@@ -66,7 +66,10 @@ def quote(value: object) -> str:
     >>> quote("nvlnk")
     "'nvlnk'"
     """
-    text = repr(value)
+    try:
+        text = repr(value)
+    except RecursionError:  # JSON that was just read nests less deep than `repr` can follow
+        text = f"{type(value).__name__} that is nested too deep"
     return text if len(text) <= MAX_QUOTED else text[: MAX_QUOTED - 1] + "…"
 
 

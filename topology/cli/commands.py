@@ -20,7 +20,14 @@ from topology.cli.options import AuditForm, make_parser
 from topology.cli.printing import json_report, screen_width, table_report
 from topology.cli.program import fail
 from topology.cli.reading import read_list, read_machine
-from topology.errors import CodecError, ImportFormatError, InvalidRequest, TopologyError, quote
+from topology.errors import (
+    CodecError,
+    ImportFormatError,
+    InvalidRequest,
+    TopologyError,
+    file_fault,
+    quote,
+)
 from topology.model import encode_topology
 from topology.printable import printable
 from topology.recordings import load_recording, recording_names
@@ -202,6 +209,14 @@ def _print(text: str) -> ExitCode:
         sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader left, as `head` does; the interpreter would flush again at its end.
-        sys.stdout = Path("/dev/null").open("w", encoding="utf-8")  # noqa: SIM115 - until the end
+        # The reader left, as `head` does.
+        _discard_output()
+    except OSError as error:
+        _discard_output()
+        fail(f"standard output cannot be written: {file_fault(error)}", ExitCode.FILE)
     return ExitCode.ANSWERED
+
+
+def _discard_output() -> None:
+    """Write no more: the interpreter would flush again at its end."""
+    sys.stdout = Path("/dev/null").open("w", encoding="utf-8")  # noqa: SIM115 - until the end

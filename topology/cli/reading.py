@@ -53,7 +53,7 @@ def read_machine(
 
         topology = read_this_machine(gpu_model)
         print("no FILE: this machine, as nvidia-smi shows it", file=sys.stderr)  # noqa: T201 - for people
-    elif file == "-" or Path(file).exists():
+    elif file == "-" or _exists(file):
         topology = import_text(_read(file), gpu_model=gpu_model, file_format=file_format)
         if topology.name is None and file != "-":
             topology = replace(topology, name=printable(Path(file).stem) or None)
@@ -90,6 +90,14 @@ def _unknown_model(name: str) -> str:
 
     near = sorted(GPU_MODEL_NAMES, key=likeness, reverse=True)[:3]
     return f"--gpu-model is {quote(name)}, which is not known; near names: {', '.join(near)}"
+
+
+def _exists(file: str) -> bool:
+    try:
+        return Path(file).exists()
+    except OSError as error:
+        msg = f"{quote(file)} cannot be read: {file_fault(error)}"
+        raise ImportFormatError(msg) from error
 
 
 def _unknown_machine(file: str) -> str:

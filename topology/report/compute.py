@@ -8,7 +8,7 @@ figure that a pod is placed by. It prints nothing and reads no file.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from topology.annotations import DEFAULT_POLICY, Affinity, NicRule, PlacementPolicy, Strength
@@ -50,6 +50,8 @@ __all__ = [
     "report_value",
 ]
 
+_ANY_SET = PlacementPolicy(affinity=Affinity.NONE)
+"""Takes any set as it is, also one of mixed models."""
 _LEAST_GBYTES_PER_S = 1e-6
 """A bound that every known value meets: with it a request shows whether the value is known."""
 
@@ -78,8 +80,7 @@ def report_value(topology: NodeTopology, gpus: Collection[int]) -> ValueReport:
         raise InvalidRequest(msg)
     members = gpus_of(mask)
     machine = build_machine(topology)
-    # Affinity none takes any set as it is, also one of mixed models.
-    own = _select(machine, mask, PlacementPolicy(affinity=Affinity.NONE))
+    own = _select(machine, mask, _ANY_SET)
     if isinstance(own, Unfit):  # pragma: no cover - no condition is set that a free set could fail
         raise InvalidRequest(own.reason.value)
     best = select_set(machine, available=machine.all_gpus, size=len(members))
@@ -97,12 +98,12 @@ def report_value(topology: NodeTopology, gpus: Collection[int]) -> ValueReport:
         best_value_gbytes_per_s=None if isinstance(best, Unfit) else best.value_gbytes_per_s,
         is_measured=isinstance(machine, MachineTables) and _is_measured(topology, members),
         is_known=_holds(
-            machine, mask, PlacementPolicy(min_bandwidth_gbytes_per_s=_LEAST_GBYTES_PER_S)
+            machine, mask, replace(_ANY_SET, min_bandwidth_gbytes_per_s=_LEAST_GBYTES_PER_S)
         ),
         has_nvlink=_holds(machine, mask, _required(Affinity.NVLINK)),
         has_switch=_holds(machine, mask, _required(Affinity.PCIE_SWITCH)),
         has_numa=_holds(machine, mask, _required(Affinity.NUMA)),
-        has_nic=_holds(machine, mask, PlacementPolicy(nic=NicRule.REQUIRED)),
+        has_nic=_holds(machine, mask, replace(_ANY_SET, nic=NicRule.REQUIRED)),
     )
 
 

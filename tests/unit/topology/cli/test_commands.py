@@ -1,5 +1,6 @@
 """The command line: what each command answers, its exit codes, and one sentence for each error."""
 
+import errno
 import io
 import json
 import os
@@ -254,6 +255,22 @@ def test_a_reader_that_leaves_is_no_error(run, monkeypatch):
     code, _, err = run("recordings")
     sys.stdout.close()
     assert (code, err) == (0, "")
+
+
+def test_output_that_cannot_be_written_is_one_sentence(run, monkeypatch):
+    """A full disk below a redirection; 1 would say that no set fits."""
+
+    class Full(io.StringIO):
+        """A file without room."""
+
+        def flush(self):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(sys, "stdout", Full())
+    code, _, err = run("recordings")
+    sys.stdout.close()
+    assert code == 3
+    assert err == "error: standard output cannot be written: no space left on device\n"
 
 
 def test_rank_prints_ten_rows_and_groups_equal_sets(run):
@@ -658,6 +675,12 @@ def test_format_skips_the_detection(run, bridged):
             id="another kind of picture",
         ),
         pytest.param(
+            ["best", "--size", "2", "g" * 300],
+            3,
+            "cannot be read: file name too long",
+            id="a long name",
+        ),
+        pytest.param(
             ["draw", "-o", "/nowhere/a.svg", "8x-l4"], 3, "cannot be written", id="no such folder"
         ),
         pytest.param(
@@ -772,6 +795,7 @@ def test_a_set_of_mixed_models_has_a_value_but_no_affinity(run, monkeypatch):
         gpus=(Gpu(model="Tesla T4"), Gpu(model="NVIDIA L4")),
         links=off,
         pcie=((own, pix), (pix, own)),
+        nics=(Nic("mlx5_0", (pix, pix), is_rdma=True),),
     )
     monkeypatch.setattr(reading, "recording_names", lambda: ("mixed",))
     monkeypatch.setattr(reading, "load_recording", lambda _name: mixed)
@@ -780,6 +804,7 @@ def test_a_set_of_mixed_models_has_a_value_but_no_affinity(run, monkeypatch):
     assert report["best_value_gbytes_per_s"] is None
     assert report["value_gbytes_per_s"] > 0
     assert not report["has_switch"]
+    assert (report["is_known"], report["has_nic"]) == (True, True)
     assert "best set of 2" not in run("value", "--gpus", "0,1", "mixed")[1]
 
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from tests.edited_text import damaged, edited
 from tests.examples import up_to
 from tests.strategies import node_topologies
-from topology.errors import CodecError
+from topology.annotations import decode_devices, decode_plan
+from topology.errors import CodecError, quote
 from topology.model import (
     NO_LINK,
     UNKNOWN_LINK,
@@ -327,6 +328,24 @@ def test_text_that_is_no_topology_is_refused(text: str, message: str) -> None:
         decode_topology(text)
     assert message in str(caught.value)
     assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("decode", [decode_topology, decode_plan, decode_devices])
+def test_text_of_any_depth_is_refused(decode: Callable[[str], object]) -> None:
+    """Some depths can be decoded, and then not be repeated in the message."""
+    for depth in range(600, 1100):
+        with pytest.raises(CodecError):
+            decode('{"v":' + "[" * depth + "]" * depth + "}")
+        with pytest.raises(CodecError):
+            decode("[" * depth + "]" * depth)
+
+
+def test_a_value_that_is_nested_too_deep_is_named() -> None:
+    """Its text would not fit into a message either."""
+    value: list[object] = []
+    for _ in range(100_000):
+        value = [value]
+    assert quote(value) == "list that is nested too deep"
 
 
 def _hostile_pair(**members: object) -> str:
