@@ -1,7 +1,7 @@
 """What an assigned pod shows of its group: that a member has a node, which, or that it is leaving.
 
-By its plan, and where that names no group, by the keys from which one is inferred. It counts no
-member and keeps no pod.
+By its plan, and where that names no group, by the keys from which one is inferred; without a plan
+by what it requests, once it was read in full. It counts no member and keeps no pod.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from extender.groups import Groups
+    from extender.protocol import PodRequest
     from kube.objects import PodFacts
 
-__all__ = ["show_assigned"]
+__all__ = ["show_assigned", "show_by_count"]
 
 _GROUP_IN_PLAN = '"group"'
 
@@ -34,6 +35,14 @@ def show_assigned(pod: PodFacts, groups: Groups, group_kinds: Collection[str]) -
         _show_unplanned(pod, groups, group_kinds)
     else:
         _show_planned(pod, pod.plan, groups)
+
+
+def show_by_count(request: PodRequest, node: str, groups: Groups) -> None:
+    """A pod with a node and without a plan, read in full: one whose devices are only counted."""
+    resolved = groups.owned.resolve(request)
+    group = groups.near_bound.plan_group(resolved, node)
+    if group is not None:
+        groups.see_bound(resolved.uid, resolved.namespace, group, node)
 
 
 def _show_planned(pod: PodFacts, text: str, groups: Groups) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias, overload
 
 from extender.bind import HoldBind
 from extender.engine import events
+from extender.engine.assigned_pods import show_by_count
 from extender.errors import MalformedPod, UserError, WireError
 from extender.placement import WORK_S, RatingBudget
 from extender.protocol import Answer, Verb, has_group, messages, parse_pod
@@ -212,8 +213,7 @@ class Gateway:
                     self.engine.pod_bound(pod)
             case events.PodFetched(pod):
                 cluster.pods.read(pod)
-                if cluster.pods.get(pod.uid) is None:
-                    self.engine.groups.end_bound(pod.uid)
+                self._show_read(pod, cluster)
             case events.NodeSeen(node):
                 cluster.see_node(node)
             case events.NodeGone(name):
@@ -267,6 +267,19 @@ class Gateway:
         request = self._request(pod)
         return None if request is None else (request, pod.nominated_node)
 
+    def _show_read(self, pod: PodObject, cluster: LiveCluster) -> None:
+        """What a reading in full says of the pod's group."""
+        known = cluster.pods.get(pod.uid)
+        if known is None:
+            self.engine.groups.end_bound(pod.uid)
+            return
+        if known.plan is not None or pod.node_name is None or pod.is_deleting:
+            return
+        # On a node where devices are only counted a member has no plan that names its group.
+        request = self._request(pod)
+        if request is not None and self._is_ours(request):
+            show_by_count(request, pod.node_name, self.engine.groups)
+
     def _waiting(self, pod: PodObject) -> PodRequest | None:
         """A member of a group that waits; None for every other pod, gated ones too."""
         if pod.node_name is not None or pod.is_deleting or pod.has_ended or pod.is_gated:
@@ -277,10 +290,12 @@ class Gateway:
         request = self._read(pod)
         if request is None or request.group is None:
             return None
-        names = rules.scheduler_names
-        is_ours = not names or request.scheduler_name in names
         # One without GPUs counts whoever places it.
-        return request if is_ours or request.shape is None else None
+        return request if request.shape is None or self._is_ours(request) else None
+
+    def _is_ours(self, request: PodRequest) -> bool:
+        names = self.engine.rules.scheduler_names
+        return not names or request.scheduler_name in names
 
     def _request(self, pod: PodObject) -> PodRequest | None:
         """What a pod requests; None where that is no GPU, or cannot be read."""

@@ -180,12 +180,15 @@ class Groups:
         """A pod with a node, and the group that its plan names."""
         key = namespace, group.name
         is_new = self._bound.add(uid, key, node, group.rank)
+        self._without_gpus.end(uid)
         self.depart(uid)
         if is_new:
             self._review_key(key)
 
     def see_without_gpus(self, uid: str, key: GroupKey, *, is_bound: bool = False) -> None:
         """A member without GPUs, of a group whose size counts it."""
+        if self._bound.key_of(uid) is not None:
+            return  # it has GPUs, on a node where they are only counted
         self._without_gpus.see(uid, key, is_bound=is_bound)
         self._review_key(key)
 
@@ -250,6 +253,7 @@ class Groups:
         """Plan what is due; the members to wake."""
         alone = self.owned.take_alone()
         if not self._is_holder:
+            self._reconciler.skip(now_s)
             return ()
         requests = list(alone)
         if self._is_listed and self._groups:

@@ -46,7 +46,7 @@ class OwnedGroups:
 
     def use(self, request: PodRequest, now_s: float) -> PodRequest:
         """The same of a pod that was seen or tried: its owner is read where that is due."""
-        return self._sizes.use(request, now_s)
+        return self._sizes.use(request, now_s, self._waits)
 
     def pods_changed(self, request: PodRequest) -> None:
         """A member came or went."""

@@ -6,12 +6,16 @@ whose siblings were placed alone must not wait for these, so that this answer st
 of the owner are tried. A size that was read stays as well, until another one is.
 
 An owner is read once, and again where its pods have changed since (a Job's parallelism is lowered,
-and pods are deleted), or after `OLD_S` where members still wait. What is to be read, and what
-became of it, passes here; it makes no request and knows no member.
+and pods are deleted), or after `OLD_S` where members still wait. One of which its pods do not say
+the uid (a PodGroup) may be another object than before under the same name: after `RECHECK_S` it is
+read again although its pods have no group, and read anew, as if for the first time, where no pod
+named it meanwhile and none waits. Its pods that were placed alone count in its size. What is to be
+read, and what became of it, passes here; it makes no request and knows no member.
 """
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -28,6 +32,9 @@ AGAIN_S = 5.0
 OLD_S = 300.0
 """Before an owner with waiting members is read again, as kube-scheduler tries them at the latest:
 the size of a PodGroup may change and no pod with it."""
+RECHECK_S = 60.0
+"""Before an owner that its pods name without a uid may be another object: as long as a right that
+was missing is not tried again (`extender.watch.owner_reader`)."""
 KEPT_S = 600.0
 """How long an owner is kept that no pod names any more: twice as long as kube-scheduler may leave a
 pending pod alone."""
@@ -66,15 +73,17 @@ class OwnerSizes:
             return request
         return replace(request, group=replace(request.group, size=entry.size))
 
-    def use(self, request: PodRequest, now_s: float) -> PodRequest:
+    def use(
+        self, request: PodRequest, now_s: float, is_needed: Callable[[GroupOwner], bool]
+    ) -> PodRequest:
         """The same of a pod that was seen or tried: its owner is read where that is due."""
         owner = request.group_owner
         if owner is not None and self._reads:
             entry = self._entries.get(owner)
-            if entry is None:
+            if entry is None or (_may_be_another(owner, entry, now_s) and not is_needed(owner)):
                 entry = self._entries[owner] = _Entry(now_s)
                 self._wanted[owner] = None
-            elif entry.size is not None and entry.read_s + OLD_S <= now_s:
+            elif entry.is_read and entry.read_s + _again_after_s(owner, entry) <= now_s:
                 self._wanted[owner] = None
             entry.used_s = now_s
             self._entries.move_to_end(owner)
@@ -91,7 +100,8 @@ class OwnerSizes:
         taken: list[GroupOwner] = []
         for owner in tuple(self._wanted):
             entry = self._entries.get(owner)
-            if entry is None or (entry.is_read and not is_needed(owner)):
+            is_sized = entry is not None and entry.size is not None
+            if entry is None or (is_sized and not is_needed(owner)):
                 del self._wanted[owner]
             elif owner not in self._reading and (
                 not entry.is_read or entry.read_s + AGAIN_S <= now_s
@@ -109,7 +119,7 @@ class OwnerSizes:
             return False
         before = entry.is_read, entry.size
         entry.is_read, entry.read_s = True, now_s
-        if before[0] and (size is None or entry.size is None):
+        if before[0] and (size is None or (entry.size is None and owner.uid)):
             return False
         entry.size = size
         return (True, size) != before
@@ -126,3 +136,15 @@ class OwnerSizes:
             else:
                 del self._entries[owner]
                 self._wanted.pop(owner, None)
+
+
+def _may_be_another(owner: GroupOwner, entry: _Entry, now_s: float) -> bool:
+    """Whether the size may be that of an object that is gone, and of which no pod is left."""
+    return not owner.uid and entry.size is not None and entry.used_s + RECHECK_S <= now_s
+
+
+def _again_after_s(owner: GroupOwner, entry: _Entry) -> float:
+    """How old a reading may be of which a pod is seen or tried."""
+    if entry.size is not None:
+        return OLD_S
+    return math.inf if owner.uid else RECHECK_S

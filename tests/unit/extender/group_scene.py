@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from extender.groups import GroupStatus
     from kube.objects import NodeFacts, PodObject
 
-__all__ = ["GroupScene", "all_bound", "as_json", "claim_all", "leaf", "n_free"]
+__all__ = ["LEAF", "GroupScene", "all_bound", "as_json", "claim_all", "leaf", "n_free"]
 
 LEAF = "network.topology.nvidia.com/leaf"
 

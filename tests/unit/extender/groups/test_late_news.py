@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from extender.bind import HoldBind, WriteBinding
+from extender.bind import HoldBind, WriteBinding, WriteResult, Written
 from extender.decision_log.replay import replay
 from extender.engine.events import (
     BindAbandoned,
     BindHeld,
+    BindingWritten,
+    BindPodRead,
     PendingSeen,
     PodFetched,
     PodGone,
     PodSeen,
+    PodsListed,
 )
+from extender.groups.reconcile.delaying_queue import DelayingQueue
 from extender.protocol import Outcome, Reason
-from tests.unit.extender.feeds import facts, whole
-from tests.unit.extender.group_scene import GroupScene, all_bound, claim_all, leaf, n_free
+from tests.unit.extender.feeds import bare, facts, whole
+from tests.unit.extender.group_scene import LEAF, GroupScene, all_bound, claim_all, leaf, n_free
 from topology.annotations import decode_plan
 
 if TYPE_CHECKING:
@@ -236,3 +241,107 @@ def test_devices_of_a_binding_of_unknown_outcome_are_kept_as_long_as_it_may_be_m
     assert n_free(scene) == 32
     assert scene.filter("a").reason is Reason.GROUP_WAITING
     assert replay(scene.lines).difference is None
+
+
+@pytest.mark.parametrize("is_answered", [True, False], ids=["a late answer", "no answer"])
+def test_a_member_that_ended_before_its_bind_did_is_not_bound(scene, is_answered):
+    """Else the group has begun for ever, and a later one starts with any of its pods."""
+    nodes = claim_all(scene, *"abcd", size=4)
+    calls = {uid: scene.begin(uid, nodes[uid]) for uid in "abcd"}
+    steps = {uid: scene.proceed(step) for uid, step in calls.items()}
+    for uid in "bcd":
+        assert scene.end(steps[uid]).outcome is Outcome.OK
+    plan = steps["a"].annotations["coterie.gpu/plan"]
+    scene.lose(*"abcd")
+    scene.gateway.handle(PodSeen(facts("a", decode_plan(plan))))
+    for uid in "bcd":
+        scene.gateway.handle(PodSeen(bound_pod(scene, uid)))
+    scene.gateway.handle(PodGone("a"))
+    if is_answered:
+        answer = scene.end(steps["a"])
+    else:
+        unknown = Written(WriteResult.UNKNOWN, "504")
+        reading = scene.gateway.handle(BindingWritten(steps["a"], unknown, scene.now_s))
+        body = scene.manifest("a", size=4)
+        body["metadata"]["annotations"]["coterie.gpu/plan"] = plan
+        body["spec"]["nodeName"] = nodes["a"]
+        body["status"]["phase"] = "Failed"
+        answer = scene.gateway.handle(BindPodRead(reading, json.dumps(body).encode(), scene.now_s))
+    assert answer.outcome is Outcome.OK
+    assert set(scene.groups.readings.status(KEY).bound) == set("bcd")
+    for uid in "bcd":
+        scene.gateway.handle(PodGone(uid))
+    scene.see("e", size=4)
+    scene.filter("e", size=4)
+    scene.woken()
+    assert scene.filter("e", size=4).reason is Reason.GROUP_WAITING
+    assert replay(scene.lines).difference is None
+
+
+def counted(scene: GroupScene, *uids: str, **changes: Any) -> None:
+    """The watch shows bound members without a plan, and each is read in full."""
+    scene.gateway.handle(PodsListed(tuple(facts(uid) for uid in uids)))
+    for uid in uids:
+        read = whole(uid, f"n{uid}", body=scene.manifest(uid, size=4))
+        scene.gateway.handle(PodFetched(replace(read, **changes)))
+
+
+@pytest.fixture
+def next_process() -> GroupScene:
+    """An extender that has just started, over nodes of which devices are counted."""
+    return GroupScene(*(bare(f"n{uid}", domains={LEAF: "S"}) for uid in "abcdef"))
+
+
+def test_members_whose_devices_are_counted_are_known_to_the_next_process(next_process):
+    """They have no plan that names their group: the others would wait for them for ever."""
+    counted(next_process, "a", "b")
+    assert set(next_process.status().bound) == {"a", "b"}
+    assert all_bound(next_process.place("c", "d", size=4))
+    for uid in "abcd":
+        next_process.gateway.handle(PodGone(uid))
+    assert not next_process.groups.near_bound.bound.has_begun(KEY)
+    assert replay(next_process.lines).difference is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"is_deleting": True}, id="it is leaving"),
+        pytest.param({"phase": "Failed"}, id="it has ended"),
+        pytest.param({"node_name": None}, id="it has no node after all"),
+        pytest.param({"body": b"{}"}, id="it cannot be read"),
+    ],
+)
+def test_a_pod_that_was_read_in_full_is_not_always_a_member(next_process, changes):
+    """Nothing waits less for such a pod."""
+    counted(next_process, "a", **changes)
+    assert not next_process.groups.near_bound.bound.has_begun(KEY)
+
+
+def test_a_member_that_another_scheduler_placed_is_none():
+    """As one that is pending and another scheduler's is not waited for."""
+    scene = GroupScene(bare("na"), scheduler_names=("another",))
+    counted(scene, "a")
+    assert not scene.groups.near_bound.bound.has_begun(KEY)
+
+
+def test_a_replica_without_the_lease_keeps_nothing_of_groups_that_are_gone(scene, monkeypatch):
+    """Jobs come and go for months while it stands by."""
+    taken = []
+    take = DelayingQueue.take
+
+    def taking(queue, now_s):
+        taken.append(take(queue, now_s))
+        return taken[-1]
+
+    monkeypatch.setattr(DelayingQueue, "take", taking)
+    scene.hold(is_holder=False)
+    for number in range(20):
+        scene.see("a", group=f"run-{number}")
+        scene.lose("a")
+    scene.woken()
+    assert len(taken.pop()) == 20
+    scene.hold(is_holder=True)
+    scene.see("a", group="next")
+    scene.woken()
+    assert taken == [{("default", "next")}]

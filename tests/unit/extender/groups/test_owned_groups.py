@@ -13,6 +13,7 @@ from extender.embedded import make_engine, parse_cluster
 from extender.engine import Gateway
 from extender.engine.events import (
     BindPodRead,
+    NodesListed,
     OwnerRead,
     PendingGone,
     PodGone,
@@ -20,11 +21,11 @@ from extender.engine.events import (
     PreemptRequested,
     VerbCalled,
 )
-from extender.groups.members.owner_sizes import AGAIN_S, KEPT_S, OLD_S
+from extender.groups.members.owner_sizes import AGAIN_S, KEPT_S, OLD_S, RECHECK_S
 from extender.protocol import GroupOwner, Outcome, Reason, Verb
 from kube.objects import ObjectKey
 from tests.unit.extender.engines import RULES
-from tests.unit.extender.feeds import facts, whole
+from tests.unit.extender.feeds import bare, facts, whole
 from tests.unit.extender.group_scene import GroupScene, all_bound, as_json
 from tests.unit.extender.pods import args, pod
 
@@ -351,3 +352,106 @@ def test_without_a_reader_such_pods_have_no_group():
     body = args(JobPods().manifest("w0"), [name])
     assert gateway.handle(VerbCalled(Verb.FILTER, body, 0.0)).outcome is Outcome.OK
     assert gateway.engine.groups.owned.take_wanted(0.0) == []
+
+
+PODS = GroupOwner("coscheduling", "default", "train")
+MARKS = {"scheduling.x-k8s.io/pod-group": PODS.name}
+
+
+class PodGroupPods(JobPods):
+    """Pods of a PodGroup, whose uid they do not say."""
+
+    def __init__(self) -> None:
+        GroupScene.__init__(self, group_kinds=("coscheduling",))
+
+    def labels(self, uid: str, job: str = PODS.name) -> dict[str, str]:
+        """As their owner wrote them."""
+        del uid, job
+        return dict(MARKS)
+
+    def read(self, size: int | None, owner: GroupOwner = PODS) -> None:
+        """The PodGroup is read."""
+        super().read(size, owner)
+
+
+@pytest.fixture
+def pod_group() -> PodGroupPods:
+    """One pod of a PodGroup that is being read."""
+    made = PodGroupPods()
+    made.see("w0")
+    made.filter("w0")
+    assert made.wanted() == [PODS]
+    return made
+
+
+def test_a_pod_group_that_is_created_again_is_read_again(pod_group):
+    """The old one had no group; its pods do not say that it is another one."""
+    pod_group.read(None)
+    pod_group.gateway.handle(PendingGone("w0"))
+    pod_group.pass_s(RECHECK_S - 1.0)
+    pod_group.see("w1")
+    assert pod_group.wanted() == []
+    pod_group.pass_s(1.0)
+    pod_group.filter("w1")
+    assert pod_group.wanted() == [PODS]
+    pod_group.read(2)
+    assert pod_group.tried("w1") == [Reason.GROUP_WAITING]
+    pod_group.see("w1", "w2")
+    pod_group.filter("w2")
+    assert pod_group.tried("w1", "w2") == [None, None]
+    assert replay(pod_group.lines).difference is None
+
+
+def test_siblings_that_were_placed_alone_are_not_waited_for(pod_group):
+    """Once it could be read: they count in its size."""
+    pod_group.read(None)
+    plan = alone_on(pod_group.names[3])
+    pod_group.gateway.handle(PendingGone("w0"))
+    pod_group.gateway.handle(PodSeen(replace(facts("w0"), plan=plan, group_marks=MARKS)))
+    pod_group.pass_s(RECHECK_S)
+    pod_group.see("w1")
+    assert pod_group.wanted() == [PODS]
+    pod_group.read(2)
+    pod_group.see("w1")
+    pod_group.filter("w1")
+    assert pod_group.tried("w1") == [None]
+
+
+def test_the_size_of_a_pod_group_that_is_gone_is_not_that_of_the_next(pod_group):
+    """Two of four would start with the size that the old one had."""
+    pod_group.read(2)
+    pod_group.gateway.handle(PendingGone("w0"))
+    pod_group.pass_s(RECHECK_S)
+    pod_group.see("w1", "w2")
+    assert pod_group.wanted() == [PODS]
+    assert pod_group.tried("w1", "w2") == [Reason.GROUP_WAITING] * 2
+    pod_group.read(4)
+    assert pod_group.tried("w1", "w2") == [Reason.GROUP_WAITING] * 2
+
+
+def test_a_pod_group_whose_members_wait_keeps_its_size(pod_group):
+    """However rarely kube-scheduler tries them."""
+    pod_group.read(2)
+    pod_group.pass_s(OLD_S - 1.0)
+    pod_group.filter("w0")
+    assert pod_group.wanted() == []
+    assert pod_group.groups.readings.counts((PODS.namespace, PODS.group_name)) == (1, 0, 2)
+
+
+def test_a_member_on_a_node_of_which_devices_are_counted_counts_once():
+    """It has no plan, as members without GPUs, which the size of such a group counts too."""
+    scene = PodGroupPods()
+    scene.gateway.handle(NodesListed(tuple(bare(name) for name in scene.names)))
+    scene.see("w0", "w1", "w2")
+    scene.read(3)
+    for uid in ("w0", "w1", "w2"):
+        scene.filter(uid)
+    scene.woken()
+    steps = [scene.begin(uid, str(scene.node_of(uid))) for uid in ("w0", "w1", "w2")]
+    assert all_bound([scene.end(step) for step in steps])
+    for uid in ("w0", "w1", "w2"):
+        scene.gateway.handle(PodSeen(replace(facts(uid), group_marks=MARKS)))
+    scene.gateway.handle(PodGone("w0"))
+    scene.see("w3")
+    assert scene.groups.readings.counts((PODS.namespace, PODS.group_name)) == (1, 2, 3)
+    assert replay(scene.lines).difference is None
