@@ -61,7 +61,8 @@ def pack(
 ) -> tuple[str, ...]:
     """Choose `size` usable ids, with all of `must_include`; there are as many. O(n**2)."""
     chosen = [device for device in pool.devices if device.id in must_include]
-    free = [device for device in pool.devices if device.id in pool.usable - must_include]
+    free_ids = pool.usable - must_include
+    free = [device for device in pool.devices if device.id in free_ids]
     if any(device.replica is not None for device in pool.devices):
         taken = Counter(physical_id(one) for one in pool.devices if one.id in pool.held)
         more = _from_shared(free, chosen, taken, size=size, policy=policy)

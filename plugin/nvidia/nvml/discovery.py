@@ -145,7 +145,7 @@ def _reading(gpu: RawGpu) -> GpuReading:
             link_generation=GENERATIONS.get(gpu.link_version or 0),
         ),
         nodes=() if gpu.minor is None else (gpu_node(gpu.minor),),
-        is_partitioned=gpu.is_mig_enabled,
+        is_partitioned=bool(gpu.is_mig_enabled),
         partitions=gpu.instances,
         fault=gpu.fault,
         n_c2c_links=gpu.n_c2c_links,

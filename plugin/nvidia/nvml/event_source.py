@@ -2,9 +2,10 @@
 
 - NVML's wait cannot be woken. `wait` therefore waits in slices of `SLICE_S`, which is also how long
   `release` and `close` may take.
-- The set is made again when other GPUs respond than before, when GPUs that were late to register
-  have answered, and after an error, which may leave it undefined; since events may be lost between,
-  the first result then is LOST_EVENTS.
+- The set is made again when other GPUs respond than before, when one that could not register was at
+  fault and has recovered, when GPUs that were late to register have answered, and after an error,
+  which may leave it undefined; since events may be lost between, the first result then is
+  LOST_EVENTS.
 - A waiter never waits for a thread that reads the machine: it holds its own locks only.
 """
 

@@ -6,6 +6,9 @@ Method:
   where NVML may cache name and PCI id) and the recovery action that the driver requests. Any error
   there but that of a missing value (`NO_VALUE_CODES`) is a fault of this GPU.
 - A GPU on NVSwitch that the fabric manager has not registered yet is at fault, too.
+- So is one of which a call about MIG fails unexpectedly: it may be partitioned, so it must not be
+  offered whole. One that failed before its MIG mode was ever read stays at fault until a poll finds
+  MIG off, or a reading has its MIG devices.
 - Other errors are a fault only where NVML reports that the GPU is gone; else the value stays
   unknown. A call that the driver lacks is noted once, and so is every unexpected error.
 - Link states: from Hopper on by field, all in one call, as NCCL does (NVIDIA/nccl 5067397c,
@@ -33,7 +36,14 @@ if TYPE_CHECKING:
     from plugin.nvidia.nvml.library import Handle, Nvml
     from plugin.sysfs import Sysfs
 
-__all__ = ["FABRIC_NOT_READY", "LIBRARY_GONE_CODES", "QUIET_CODES", "FarEnds", "GpuReader"]
+__all__ = [
+    "FABRIC_NOT_READY",
+    "LIBRARY_GONE_CODES",
+    "MIG_NOT_READ",
+    "QUIET_CODES",
+    "FarEnds",
+    "GpuReader",
+]
 
 T = TypeVar("T")
 FarEnds = dict[tuple[str, int], RawLink]
@@ -67,6 +77,8 @@ LIBRARY_GONE_CODES = frozenset(
 
 FABRIC_NOT_READY = "the fabric manager has not registered it"
 """The fault of a GPU on NVSwitch while nvmlGpuFabricInfo says not started, or in progress."""
+MIG_NOT_READ = "its MIG devices have not been read yet"
+"""The fault of a GPU with MIG enabled that could not be read until now."""
 
 _HOPPER = 9
 """Major compute capability from which NCCL reads link states by field."""
@@ -126,17 +138,21 @@ class GpuReader:
     def fault_of(self, handle: Handle, gpu: RawGpu) -> str | None:
         """Why a GPU, as it was read last, cannot be used now: two calls, three with a fabric.
 
-        Raises `NvmlError` where the library lost its driver; so does `read`.
+        One more where its MIG mode was never read. Raises `NvmlError` where the library lost its
+        driver; so does `read`.
         """
         try:
             self._vital(lambda: self._nvml.memory_bytes(handle))
             wanted = ((FieldId.GPU_RECOVERY_ACTION, 0),)
             values = self._vital(lambda: self._nvml.fields(handle, wanted))
             fabric = None if gpu.fabric is None else self._try(lambda: self._nvml.fabric(handle))
+            has_unread_mig = gpu.is_mig_enabled is None and self._is_mig_enabled(handle)
         except NvmlError as error:
             return _fault(error)
         fault = None if values is None else _recovery_fault(values[0])
-        return fault or (FABRIC_NOT_READY if is_awaiting_fabric(gpu, fabric) else None)
+        if fault is None and is_awaiting_fabric(gpu, fabric):
+            return FABRIC_NOT_READY
+        return fault or (MIG_NOT_READ if has_unread_mig else None)
 
     def read(self, index: int, handle: Handle, uuid: str) -> RawGpu:
         """All values; where the GPU fails on the way, those read until then and its fault."""
@@ -270,22 +286,25 @@ class GpuReader:
         return far_end
 
     def _mig(self, handle: Handle, gpu: RawGpu) -> RawGpu:
-        if not self._try(lambda: self._nvml.is_mig_enabled(handle)):
-            return gpu
+        if not self._is_mig_enabled(handle):
+            return replace(gpu, is_mig_enabled=False)
         instances: list[Partition] = []
-        for index in range(self._try(lambda: self._nvml.max_mig_devices(handle)) or 0):
+        for index in range(self._vital(lambda: self._nvml.max_mig_devices(handle)) or 0):
             instance = self._mig_instance(handle, index, gpu)
             if instance is not None:
                 instances.append(instance)
         return replace(gpu, is_mig_enabled=True, instances=tuple(instances))
 
+    def _is_mig_enabled(self, handle: Handle) -> bool:
+        return bool(self._vital(lambda: self._nvml.is_mig_enabled(handle)))
+
     def _mig_instance(self, handle: Handle, index: int, gpu: RawGpu) -> Partition | None:
         nvml = self._nvml
-        mig = self._try(lambda: nvml.mig_device(handle, index))
+        mig = self._vital(lambda: nvml.mig_device(handle, index))
         if mig is None:
             return None
-        uuid = self._try(lambda: nvml.uuid(mig))
-        ids = self._try(lambda: nvml.mig_ids(mig))
+        uuid = self._vital(lambda: nvml.uuid(mig))
+        ids = self._vital(lambda: nvml.mig_ids(mig))
         shape = self._try(lambda: nvml.mig_shape(mig))
         name = self._try(lambda: nvml.name(mig))
         profile = mig_profile(name, shape, gpu_memory_bytes=gpu.memory_bytes)

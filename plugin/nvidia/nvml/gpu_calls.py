@@ -42,6 +42,7 @@ class GpuCalls:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._last: dict[str, threading.Event] = {}
+        self._late: dict[str, threading.Event] = {}
 
     def run(self, calls: Mapping[str, Callable[[], T]], limit_s: float) -> dict[str, T]:
         """The answers that come within the limit, by key; waits for all of them that long.
@@ -58,6 +59,8 @@ class GpuCalls:
         errors: list[BaseException] = []
         for key, one in begun.items():
             if not one.done.wait(max(0.0, deadline_s - time.monotonic())):
+                with self._lock:
+                    self._late[key] = one.done
                 continue
             if one.error is not None:
                 errors.append(one.error)
@@ -69,8 +72,15 @@ class GpuCalls:
 
     def outstanding(self) -> frozenset[str]:
         """The keys whose last call has not returned."""
+        return self._not_done(self._last)
+
+    def late(self) -> frozenset[str]:
+        """The keys of which a call passed its limit and has still not returned."""
+        return self._not_done(self._late)
+
+    def _not_done(self, calls: Mapping[str, threading.Event]) -> frozenset[str]:
         with self._lock:
-            return frozenset(key for key, done in self._last.items() if not done.is_set())
+            return frozenset(key for key, done in calls.items() if not done.is_set())
 
     def _begin(self, key: str, call: Callable[[], T]) -> _Call[T]:
         one = _Call(call)

@@ -11,8 +11,9 @@ Method:
 - What lies between two GPUs (PCIe ancestor, P2P) and where a NVLink ends does not change while the
   driver runs, so it is read once and kept by uuid; all else is read again by each `read`.
 - `faults` makes two calls for each GPU, three with a fabric, and one for each MIG device, as some
-  drivers report no change of MIG; one that is gone counts as lost events. A GPU that failed before
-  is looked up by its uuid, so one that comes back is seen without a `read`.
+  drivers report no change of MIG; one that is gone counts as lost events, as does a GPU with MIG
+  that comes back and was never read. A GPU that failed before is looked up by its uuid, so one that
+  comes back is seen without a `read`.
 - Where the library lost the driver (unloaded, reloaded) it is opened again, once for a call, unless
   a call is outstanding, under which it cannot be closed. A driver of another version cannot be
   opened by this process; the error says so.
@@ -36,6 +37,7 @@ from plugin.nvidia.nvml.event_source import EventSource
 from plugin.nvidia.nvml.gpu import (
     FABRIC_NOT_READY,
     LIBRARY_GONE_CODES,
+    MIG_NOT_READ,
     QUIET_CODES,
     GpuReader,
 )
@@ -81,11 +83,11 @@ _LIBRARY, _PAIRS = "library", "pairs"
 
 @dataclass(frozen=True, slots=True)
 class _Poll:
-    """A GPU's fault, its handle where that is another than before, and whether MIG devices went."""
+    """A GPU's fault, its handle where that is another than before, and whether to read again."""
 
     fault: str | None = None
     handle: Handle | None = None
-    lacks_instances: bool = False
+    has_changed: bool = False
 
 
 class NvmlMachine:
@@ -104,8 +106,10 @@ class NvmlMachine:
         self._closed = threading.Event()
         self._is_open = False
         self._library_fault = ""  # where only a new container may mend it
+        self._gpus_fault = ""  # of all GPUs, and of that kind
         self._gpus: tuple[RawGpu, ...] = ()
         self._handles: dict[str, Handle] = {}
+        self._at_fault: set[str] = set()  # by a poll or reading since the last reading without
         self._answered: set[str] = set()
         self._ancestors: PairValues = {}
         self._p2p: PairValues = {}
@@ -139,8 +143,9 @@ class NvmlMachine:
         the driver's version, or with the device nodes that its control group has lost.
         """
         can_answer = {_LIBRARY, *self._answered}
-        hanging = sorted(self._calls.outstanding() & can_answer)
-        reason = f"{NO_ANSWER} ({hanging[0]})" if hanging else self._library_fault
+        hanging = sorted(self._calls.late() & can_answer)
+        library_fault = self._library_fault or self._gpus_fault
+        reason = f"{NO_ANSWER} ({hanging[0]})" if hanging else library_fault
         return ReaderCondition(self._events.without_events, reason)
 
     def _retried(self, call: Callable[[], T]) -> T:
@@ -187,9 +192,12 @@ class NvmlMachine:
             reason = "; ".join(gpu.reason for gpu in unread) or "NVML counts none"
             msg = f"no GPU can be read, expected at least one: {reason}"
             raise ReadingError(msg)
-        if handles.keys() != self._handles.keys():
+        faults = {gpu.uuid: gpu.fault for gpu in gpus if gpu.fault is not None}
+        recovered = self._at_fault - faults.keys()
+        if handles.keys() != self._handles.keys() or recovered & self._events.without_events:
             self._events.follow(handles)
-        self._gpus, self._handles = gpus, handles
+        self._gpus, self._handles, self._at_fault = gpus, handles, set(faults)
+        self._note_gpus_fault(faults)
         self._answered |= handles.keys()
         gpu_notes |= dict.fromkeys(self._read_pairs(found))
         raw = RawMachine(
@@ -253,19 +261,23 @@ class NvmlMachine:
         if new_handles:
             self._handles |= new_handles
             self._events.follow(self._handles)
-        if any(one.lacks_instances for one in polls.values()):
+        if any(one.has_changed for one in polls.values()):
             self._events.note_change()
         faults = {uuid: one.fault for uuid, one in polls.items() if one.fault is not None}
-        if all(one.fault == _UNKNOWN_ERROR for one in polls.values()):
-            self._library_fault = _UNKNOWN_ERROR
+        self._at_fault |= faults.keys()
+        self._note_gpus_fault(faults)
         return faults
+
+    def _note_gpus_fault(self, faults: Mapping[str, str]) -> None:
+        is_unknown = all(faults.get(gpu.uuid) == _UNKNOWN_ERROR for gpu in self._gpus)
+        self._gpus_fault = _UNKNOWN_ERROR if is_unknown else ""
 
     def _poll(self, gpu: RawGpu) -> _Poll:
         """Poll a GPU; one at fault is looked for, as it may have a new handle by now."""
         gpu_reader = GpuReader(self._nvml, self._sysfs, self._far_ends)
         known = self._handles.get(gpu.uuid)
         if known is not None and gpu_reader.fault_of(known, gpu) is None:
-            return _Poll(lacks_instances=any(map(self._is_gone, gpu.instances)))
+            return _Poll(has_changed=any(map(self._is_gone, gpu.instances)))
         try:
             handle = self._nvml.handle_of(gpu.uuid)
         except NvmlError as error:
@@ -273,7 +285,8 @@ class NvmlMachine:
             is_gone = error.code == NvmlCode.NOT_FOUND
             return _Poll(NOT_LISTED if is_gone else fault_text(error))
         is_new = known is None or self._nvml.address(known) != self._nvml.address(handle)
-        return _Poll(gpu_reader.fault_of(handle, gpu), handle if is_new else None)
+        fault = gpu_reader.fault_of(handle, gpu)
+        return _Poll(fault, handle if is_new else None, has_changed=fault == MIG_NOT_READ)
 
     def _is_gone(self, instance: Partition) -> bool:
         """Whether NVML does not know a MIG device any more; other errors do not say so."""
@@ -335,6 +348,7 @@ class NvmlMachine:
         """
         if self._calls.outstanding() or not self._events.release():
             return False
+        self._gpus_fault = ""
         self._handles = {}
         self._ancestors = {}
         self._p2p = {}

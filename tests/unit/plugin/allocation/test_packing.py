@@ -64,6 +64,22 @@ def test_a_gpu_that_another_profile_uses_is_open_already():
     assert picked(pool(instances(2, 2), busy=["G1"]), 1) == ["M1-0"]
 
 
+def test_what_may_be_chosen_is_computed_once():
+    """For each replica it would take seconds on a machine with thousands."""
+    n_differences = 0
+
+    class Ids(frozenset[str]):
+        def __sub__(self, other):
+            nonlocal n_differences
+            n_differences += 1
+            return super().__sub__(other)
+
+    devices = gpus("a", "b", "c").devices
+    usable = Ids(device.id for device in devices)
+    assert picked(DevicePool(devices, usable=usable), 2, "b") == ["b", "a"]
+    assert n_differences == 1
+
+
 @pytest.mark.parametrize(
     ("held", "size", "must", "policy", "expected"),
     [

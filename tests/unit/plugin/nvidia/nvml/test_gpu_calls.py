@@ -27,7 +27,7 @@ def test_a_late_call_is_not_repeated_before_it_has_returned():
     calls, may_return = GpuCalls(), threading.Event()
     waits = {"a": lambda: may_return.wait(60), "b": lambda: True}
     assert calls.run(waits, 0.5) == {"b": True}
-    assert calls.outstanding() == {"a"}
+    assert calls.outstanding() == calls.late() == {"a"}
     called: list[str] = []
     assert calls.run({"a": lambda: called.append("a")}, 60) == {}
     assert called == []
@@ -35,8 +35,15 @@ def test_a_late_call_is_not_repeated_before_it_has_returned():
     for thread in threading.enumerate():
         if thread.name == "nvml a":
             thread.join(60)
-    assert calls.outstanding() == frozenset()
+    assert calls.outstanding() == calls.late() == frozenset()
     assert calls.run({"a": lambda: "new"}, 60) == {"a": "new"}
+
+
+def test_a_call_is_late_only_past_its_limit():
+    """A call under way says nothing about the GPU."""
+    calls = GpuCalls()
+    seen = calls.run({"a": lambda: (calls.outstanding(), calls.late())}, 60)
+    assert seen == {"a": (frozenset({"a"}), frozenset())}
 
 
 def test_the_first_error_by_key_is_raised_when_all_have_returned():

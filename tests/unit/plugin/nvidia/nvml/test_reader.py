@@ -12,7 +12,7 @@ import pytest
 from plugin.errors import ReadingError
 from plugin.machine import NO_ANSWER, EventKind, GpuEvent
 from plugin.nvidia.nvml.errors import NvmlError
-from plugin.nvidia.nvml.gpu import FABRIC_NOT_READY
+from plugin.nvidia.nvml.gpu import FABRIC_NOT_READY, MIG_NOT_READ
 from plugin.nvidia.nvml.library import EventBit, NvmlCode
 from plugin.nvidia.nvml.reader import NvmlMachine
 from tests.fake_nvml import FakeFabric, FakeLink, FakeMig, bus_id_of, fake_of, installed, uuid_of
@@ -402,6 +402,72 @@ def test_a_mig_device_of_which_a_call_fails_is_not_gone(machine, fake):
     assert machine.wait(0) == ()
 
 
+MIG_MODE = "nvmlDeviceGetMigMode"
+BY_HEART = frozenset({"nvmlDeviceGetUUID"})
+
+
+@pytest.mark.parametrize(
+    "symbol",
+    [MIG_MODE, "nvmlDeviceGetMaxMigDeviceCount", "nvmlDeviceGetMigDeviceHandleByIndex"],
+)
+def test_an_error_about_mig_does_not_mean_that_mig_is_off(machine, fake, symbol):
+    """The GPU would be offered whole while its instances are in use."""
+    fake.gpus[1].mig = {0: FakeMig("MIG-0", "H100 MIG 1g.10gb")}
+    known = machine.read().gpus[1]
+    fake.gpus[1].errors[symbol] = 999
+    gpu = machine.read().gpus[1]
+    assert gpu == replace(known, fault="NVML: Unknown Error")
+    assert machine.faults() == {}
+    fake.gpus[1].errors.clear()
+    assert machine.read().gpus[1] == known
+
+
+@pytest.mark.parametrize("symbol", ["nvmlDeviceGetGpuInstanceId", "nvmlDeviceGetComputeInstanceId"])
+def test_a_mig_device_stays_when_a_call_about_it_fails(machine, fake, symbol):
+    """A container may hold it."""
+    fake.gpus[1].mig = {0: FakeMig("MIG-0", "H100 MIG 1g.10gb")}
+    known = machine.read().gpus[1]
+    fake.errors[symbol] = 999
+    assert machine.read().gpus[1].partitions == known.partitions
+
+
+def test_a_gpu_with_mig_that_is_lost_from_the_start(machine, fake):
+    """It looks whole until it is read, so it stays at fault until then, which is soon."""
+    gpu = fake.gpus[1]
+    gpu.mig = {0: FakeMig("MIG-0", "H100 MIG 1g.10gb")}
+    gpu.error, gpu.known_by_heart = LOST, BY_HEART
+    assert machine.read().gpus[1].partitions == ()
+    machine.wait(0)
+    assert machine.faults() == {uuid_of(1): "NVML: GPU is lost"}
+    assert machine.wait(0) == ()
+    gpu.error = None
+    assert machine.faults() == {uuid_of(1): MIG_NOT_READ}
+    assert machine.wait(0) == (GpuEvent(EventKind.LOST_EVENTS),)
+    assert [one.id for one in machine.read().gpus[1].partitions] == ["MIG-0"]
+    assert machine.faults() == {}
+
+
+def test_a_gpu_without_mig_that_is_lost_from_the_start(machine, fake):
+    """It is well with the first poll that it answers."""
+    fake.gpus[1].error, fake.gpus[1].known_by_heart = LOST, BY_HEART
+    assert list(machine.read().faults) == [uuid_of(1)]
+    machine.wait(0)
+    fake.gpus[1].error = None
+    assert machine.faults() == {}
+    assert machine.wait(0) == ()
+
+
+def test_a_gpu_whose_mig_mode_was_never_read_is_at_fault(machine, fake):
+    """Also where all else can be read."""
+    fake.gpus[1].errors[MIG_MODE] = 999
+    faults = {uuid_of(1): "NVML: Unknown Error"}
+    assert machine.read().faults == faults
+    assert machine.faults() == faults
+    fake.gpus[1].errors[MIG_MODE] = NvmlCode.NOT_SUPPORTED
+    assert machine.faults() == {}
+    assert machine.read().faults == {}
+
+
 # --- faults ---
 
 
@@ -559,6 +625,15 @@ def test_pairs_that_nvml_has_no_answer_for_are_read_once(machine, fake):
 
 
 # --- GPUs that hang ---
+
+
+def test_a_poll_under_way_is_no_reason_to_restart(machine, fake):
+    """Only a call past its limit is."""
+    machine.read()
+    reasons = []
+    fake.gpus[3].answer = lambda _: reasons.append(machine.condition().restart_reason)
+    assert machine.faults() == {}
+    assert set(reasons) == {""}
 
 
 @pytest.fixture
@@ -820,6 +895,33 @@ def test_all_gpus_with_an_unknown_error_need_a_new_container(machine, fake):
     assert machine.condition().restart_reason == ""
 
 
+def test_no_reading_ends_the_need_of_a_new_container(machine, fake):
+    """A restart follows five minutes of it unbroken, and the machine is read every five minutes."""
+    machine.read()
+    for gpu in fake.gpus:
+        gpu.error = gpu.handle_error = 999
+    machine.read()
+    reasons = []
+    fake.gpus[0].answer = lambda _: reasons.append(machine.condition().restart_reason)
+    machine.faults()
+    machine.read()
+    assert {*reasons, machine.condition().restart_reason} == {"NVML: Unknown Error"}
+    fake.gpus[0].error = fake.gpus[0].handle_error = None
+    machine.read()
+    assert machine.condition().restart_reason == ""
+
+
+def test_an_unknown_error_of_all_gpus_ends_with_the_driver(machine, fake):
+    """A driver that is not loaded needs no new container."""
+    machine.read()
+    for gpu in fake.gpus:
+        gpu.error = 999
+    machine.faults()
+    fake.is_loaded = False
+    machine.faults()
+    assert machine.condition().restart_reason == ""
+
+
 @pytest.mark.parametrize("symbol", ["nvmlDeviceGetMemoryInfo", "nvmlDeviceGetUUID"])
 def test_a_driver_that_goes_while_it_is_read(machine, fake, symbol):
     """The error is about the driver, whichever call meets it: no GPU is blamed."""
@@ -1055,6 +1157,46 @@ def test_events_of_a_gpu_that_comes_back_are_seen_again(machine, fake):
     fake.happen(3, 79)
     assert machine.wait(0) == (xid_event(uuid_of(3), 79),)
     assert len(fake.sets) == 1
+
+
+def at_fault_when_read_first(machine, gpu):
+    """The plugin starts meanwhile."""
+    gpu.error = NvmlCode.RESET_REQUIRED
+    machine.read()
+    machine.wait(0)
+
+
+def at_fault_at_a_poll_only(machine, gpu):
+    """It is well again before the machine is read."""
+    machine.read()
+    gpu.error = NvmlCode.RESET_REQUIRED
+    machine.faults()
+    machine.wait(0)
+
+
+@pytest.mark.parametrize("begin", [at_fault_when_read_first, at_fault_at_a_poll_only])
+def test_a_gpu_at_fault_when_it_was_registered_is_registered_again(machine, fake, begin):
+    """Its handle is the same as before, so nothing else makes a new set."""
+    fake.gpus[3].known_by_heart = BY_HEART
+    begin(machine, fake.gpus[3])
+    assert machine.condition().without_events == {uuid_of(3)}
+    fake.gpus[3].error = None
+    assert machine.faults() == {}
+    machine.read()
+    assert machine.wait(0) == (GpuEvent(EventKind.LOST_EVENTS),)
+    assert machine.condition().without_events == frozenset()
+    fake.happen(3, 79)
+    assert machine.wait(0) == (xid_event(uuid_of(3), 79),)
+
+
+def test_a_gpu_that_supports_no_events_is_registered_again_once(machine, fake):
+    """Each new set makes whoever waits read everything."""
+    fake.gpus[3].supported_events, fake.gpus[3].known_by_heart = 0, BY_HEART
+    at_fault_when_read_first(machine, fake.gpus[3])
+    fake.gpus[3].error = None
+    events = [machine.wait(0) for _ in range(3) if machine.read()]
+    assert events == [(GpuEvent(EventKind.LOST_EVENTS),), (), ()]
+    assert machine.condition().without_events == {uuid_of(3)}
 
 
 def test_an_error_after_an_event_waits_for_its_turn(machine, fake):
