@@ -1,7 +1,7 @@
 """Where the API server is and who we are there: a kubeconfig, or what a pod has.
 
-Reads files and environment by the official client (`kubernetes.aio`), which runs the exec plugins
-that a kubeconfig names. It opens no connection, and never repeats a credential in an error.
+Takes credentials by the official client (`kubernetes.aio`), which runs the exec plugins that a
+kubeconfig names. It opens no connection, and never repeats a credential in an error.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import aiohttp
-import yaml
 
 from kube.client.aio_client import Configuration, config
-from kube.errors import Unreachable, cut
+from kube.client.kubeconfig import read_kubeconfig, unusable
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from kube.errors import Unreachable
 
 __all__ = ["Endpoint", "context_namespace", "load_configuration", "redirect"]
 
@@ -28,9 +29,8 @@ _MAX_CONNECTIONS = 256
 _config: Any = config  # untyped
 _FAULTS = (
     config.ConfigException,
-    yaml.YAMLError,
     OSError,
-    # What the client raises where a file is missing, empty, or no kubeconfig at all.
+    # What the client raises where an entry is none of a kubeconfig.
     AttributeError,
     KeyError,
     TypeError,
@@ -56,7 +56,8 @@ class Endpoint:
 async def load_configuration(kubeconfig: Path | None, context: str | None) -> Configuration:
     """Load a kubeconfig (several where they are joined as in `KUBECONFIG`), or the pod's own.
 
-    Raises `Unreachable` for a configuration that cannot be used.
+    Whom the kubeconfig impersonates is not in it (`Kubeconfig.impersonation`). Raises `Unreachable`
+    for a configuration that cannot be used.
     """
     configuration = Configuration(
         connection_pool_maxsize=_MAX_CONNECTIONS,
@@ -70,11 +71,9 @@ async def load_configuration(kubeconfig: Path | None, context: str | None) -> Co
         if kubeconfig is None:
             _config.load_incluster_config(configuration)
         else:
-            await _config.load_kube_config(
-                str(kubeconfig),
-                context=context,
-                client_configuration=configuration,
-                persist_config=False,
+            read = read_kubeconfig(kubeconfig, context)
+            await _config.load_kube_config_from_dict(
+                read.content, context=read.context_name, client_configuration=configuration
             )
     except _FAULTS as error:
         raise _unusable(kubeconfig, error) from error
@@ -87,17 +86,9 @@ async def load_configuration(kubeconfig: Path | None, context: str | None) -> Co
 def context_namespace(kubeconfig: Path, context: str | None) -> str:
     """The namespace of a context (None: the current one) of a kubeconfig; empty: it names none.
 
-    Raises `Unreachable` for a configuration that cannot be used.
+    Raises `Unreachable` for a configuration that cannot be used, or has no such context.
     """
-    try:
-        contexts, current = _config.kube_config.list_kube_config_contexts(str(kubeconfig))
-    except _FAULTS as error:
-        raise _unusable(kubeconfig, error) from error
-    wanted = current["name"] if context is None else context
-    for one in contexts:
-        if one["name"] == wanted:
-            return str(one["context"].get("namespace") or "")
-    return ""
+    return read_kubeconfig(kubeconfig, context).namespace
 
 
 def redirect(configuration: Configuration, endpoint: Endpoint) -> None:
@@ -125,9 +116,6 @@ def _proxy(url: str) -> str | None:
 
 
 def _unusable(kubeconfig: Path | None, error: Exception) -> Unreachable:
-    where = "in-cluster configuration" if kubeconfig is None else f"kubeconfig {kubeconfig}"
-    # Errors of readers repeat what they read, which holds credentials; the client's own name
-    # the place by the whole entry.
+    # Errors of readers repeat what they read, which holds credentials.
     is_safe = isinstance(error, config.ConfigException | OSError)
-    cause = str(error).partition("{")[0] if is_safe else "unreadable"
-    return Unreachable(0, "BadConfiguration", cut(f"{where}: {cause}"))
+    return unusable(kubeconfig, str(error) if is_safe else "unreadable")

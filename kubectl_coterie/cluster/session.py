@@ -10,10 +10,12 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from kube.client import Page, PortForward, Request, Transport, context_namespace
+from kube.client.kubeconfig import Impersonation, read_kubeconfig
 from kube.errors import KubeError, Unreachable
 from kubectl_coterie.cluster.find_extender import ExtenderPod, find_extender_pods
 from kubectl_coterie.cluster.read_api import ReadApiClient
@@ -57,7 +59,10 @@ class Session:
 
     @property
     def namespace(self) -> str | None:
-        """The namespace of `-n`, else of the context, else `default`; None: all of them."""
+        """The namespace of `-n`, else of the context, else `default`; None: all of them.
+
+        Raises `CliError` where a context is given that cannot be read.
+        """
         options = self.options
         if options.all_namespaces:
             return None
@@ -66,23 +71,23 @@ class Session:
         try:
             kubeconfig = self._kubeconfig()
             named = "" if kubeconfig is None else context_namespace(kubeconfig, options.context)
-        except (CliError, Unreachable):
+        except (CliError, Unreachable) as error:
+            if options.context:
+                cause = _sentence(error) if isinstance(error, Unreachable) else str(error)
+                raise CliError(cause) from error
             named = ""  # an --extender-url needs no kubeconfig
         return named or "default"
 
     async def kube(self) -> Transport:
         """The API server, as the user. Raises `CliError`."""
         if self._transport is None:
-            options = self.options
-            headers = [("Impersonate-Group", group) for group in options.as_groups]
-            if options.as_user is not None:
-                headers.append(("Impersonate-User", options.as_user))
+            kubeconfig = self._kubeconfig()
             try:
                 self._transport = await Transport.connect(
-                    self._kubeconfig(),
-                    context=options.context,
+                    kubeconfig,
+                    context=self.options.context,
                     user_agent="kubectl-coterie",
-                    headers=headers,
+                    headers=self._impersonation(kubeconfig),
                 )
             except KubeError as error:
                 raise CliError(_sentence(error)) from error
@@ -198,6 +203,27 @@ class Session:
             f"extender in pod {where}; an administrator can bind you to the Role coterie-reader "
             "there"
         )
+
+    def _impersonation(self, kubeconfig: Path | None) -> list[tuple[str, str]]:
+        """The headers for `--as` and `--as-group`, and for the kubeconfig's user where not given.
+
+        Each flag replaces its own field alone (`getAuthInfo` of client-go v0.36.3,
+        tools/clientcmd/client_config.go, with the flags of overrides.go). Raises `CliError`.
+        """
+        options = self.options
+        named = Impersonation()
+        if kubeconfig is not None:
+            named = read_kubeconfig(kubeconfig, options.context).impersonation
+        wanted = replace(
+            named,
+            user=options.as_user or named.user,
+            groups=options.as_groups or named.groups,
+        )
+        try:
+            return wanted.headers()
+        except ValueError as error:
+            msg = f"{error}: see --as, --as-group and the kubeconfig's user"
+            raise CliError(msg) from error
 
     def _kubeconfig(self) -> Path | None:
         """Files as kubectl takes them; None in a pod that has none. Raises `CliError`."""

@@ -286,11 +286,12 @@ def test_a_server_that_is_not_there_is_unreachable(tmp_path):
 
 
 def test_the_namespace_of_a_context(tmp_path):
-    """As kubectl takes it; empty where the context names none or is not there."""
+    """As kubectl takes it; empty where the context names none."""
     path = ForwardingServer().kubeconfig(tmp_path, namespace="ml")
     assert context_namespace(path, None) == "ml"
     assert context_namespace(path, "c") == "ml"
-    assert context_namespace(path, "other") == ""
+    with pytest.raises(Unreachable, match="it has no context 'other'"):
+        context_namespace(path, "other")
     assert context_namespace(ForwardingServer().kubeconfig(tmp_path), None) == ""
 
 

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+import yaml
 from aiohttp import web
 
 from kubectl_coterie.cluster import Change, ClusterOptions, Session
@@ -502,6 +503,52 @@ def test_objects_of_the_api_server_are_read_page_by_page(tmp_path):
     check(tmp_path, test, everywhere=pods)
 
 
+@pytest.mark.parametrize(
+    ("flags", "user", "groups"),
+    [
+        pytest.param({}, "jane", ["a", "b"], id="the kubeconfig's"),
+        pytest.param({"as_user": "bob"}, "bob", ["a", "b"], id="--as replaces the user alone"),
+        pytest.param({"as_groups": ("z",)}, "jane", ["z"], id="--as-group all groups"),
+    ],
+)
+def test_a_kubeconfigs_impersonation_is_sent_with_every_request(tmp_path, flags, user, groups):
+    """As kubectl merges it with the flags; without it the user would have other rights."""
+    seen = []
+
+    def pods(request, _body):
+        names = ("User", "Uid", "Group", "Extra-k")
+        seen.append([request.headers.getall(f"Impersonate-{name}") for name in names])
+        return web.json_response({"metadata": {"resourceVersion": "1"}, "items": []})
+
+    async def test(one):
+        path = one.server.kubeconfig(tmp_path)
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content["users"][0]["user"] |= {
+            "as": "jane",
+            "as-uid": "7",
+            "as-groups": ["a", "b"],
+            "as-user-extra": {"k": ["v"]},
+        }
+        path = tmp_path / "impersonating"
+        path.write_text(yaml.safe_dump(content), encoding="utf-8")
+        async with one.session(kubeconfig=str(path), **flags) as session:
+            await session.list_objects(EVERYWHERE)
+        assert seen == [[[user], ["7"], groups, ["v"]]]
+
+    check(tmp_path, test, everywhere=pods)
+
+
+def test_a_group_without_a_user_is_refused(tmp_path):
+    """As by kubectl; the API server's answer would be an internal error."""
+
+    async def test(one):
+        async with one.session(as_groups=("a",)) as session:
+            with pytest.raises(CliError, match="given without a user: see --as, --as-group"):
+                await session.kube()
+
+    check(tmp_path, test)
+
+
 def test_a_refused_list_is_the_api_servers_sentence(tmp_path):
     """It names the user and the right."""
 
@@ -539,6 +586,30 @@ def test_the_namespace_is_the_flags_or_the_contexts(tmp_path, options, expected)
     path = ForwardingServer().kubeconfig(tmp_path, namespace="ml")
     session = Session(ClusterOptions(kubeconfig=str(path), **options), Progress())
     assert session.namespace == expected
+
+
+def test_a_given_context_has_its_namespace_without_a_current_one(tmp_path):
+    """Else the answer would be about pods of another namespace."""
+    path = ForwardingServer().kubeconfig(tmp_path, namespace="ml")
+    text = path.read_text(encoding="utf-8").replace("current-context: c\n", "")
+    path.write_text(text, encoding="utf-8")
+    known = Session(ClusterOptions(kubeconfig=str(path), context="c"), Progress())
+    assert known.namespace == "ml"
+    unknown = Session(ClusterOptions(kubeconfig=str(path), context="typo"), Progress())
+    with pytest.raises(CliError, match="it has no context 'typo'; name one"):
+        _ = unknown.namespace
+    current = Session(ClusterOptions(kubeconfig=str(path)), Progress())
+    assert current.namespace == "default"
+
+
+def test_a_given_context_needs_a_kubeconfig(tmp_path, monkeypatch):
+    """With --extender-url too, for its namespace."""
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    session = Session(ClusterOptions(context="c", extender_url="http://127.0.0.1:1"), Progress())
+    with pytest.raises(CliError, match="there is no kubeconfig"):
+        _ = session.namespace
 
 
 @pytest.mark.parametrize(
