@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from extender.protocol import inferred_group
-from topology.annotations import decode_plan
+from topology.annotations import PlanGroup, decode_plan
 from topology.errors import CodecError
 
 if TYPE_CHECKING:
@@ -39,10 +39,10 @@ def show_assigned(pod: PodFacts, groups: Groups, group_kinds: Collection[str]) -
 
 def show_by_count(request: PodRequest, node: str, groups: Groups) -> None:
     """A pod with a node and without a plan, read in full: one whose devices are only counted."""
-    resolved = groups.owned.resolve(request)
-    group = groups.near_bound.plan_group(resolved, node)
-    if group is not None:
-        groups.see_bound(resolved.uid, resolved.namespace, group, node)
+    wish = groups.owned.resolve(request).group
+    if wish is not None:
+        group = PlanGroup(wish.name, rank=request.rank)
+        groups.see_by_count(request.uid, request.namespace, group, node)
 
 
 def _show_planned(pod: PodFacts, text: str, groups: Groups) -> None:
@@ -62,4 +62,5 @@ def _show_unplanned(pod: PodFacts, groups: Groups, group_kinds: Collection[str])
     marks = pod.group_marks
     wish = inferred_group(marks, marks, group_kinds) if marks else None
     if wish is not None and (wish.counts_all or pod.plan is not None):
-        groups.see_without_gpus(pod.uid, (pod.namespace, wish.name), is_bound=True)
+        key = pod.namespace, wish.name
+        groups.see_without_gpus(pod.uid, key, is_bound=True, is_alone=pod.plan is not None)

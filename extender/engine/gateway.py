@@ -270,10 +270,10 @@ class Gateway:
     def _show_read(self, pod: PodObject, cluster: LiveCluster) -> None:
         """What a reading in full says of the pod's group."""
         known = cluster.pods.get(pod.uid)
-        if known is None:
+        if known is None or pod.is_deleting or known.deletion_grace_s is not None:
             self.engine.groups.end_bound(pod.uid)
             return
-        if known.plan is not None or pod.node_name is None or pod.is_deleting:
+        if known.plan is not None or pod.node_name is None:
             return
         # On a node where devices are only counted a member has no plan that names its group.
         request = self._request(pod)

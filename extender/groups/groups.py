@@ -113,7 +113,11 @@ class Groups:
         self._reconciler = Reconciler(cluster, self._claims, self.releases, self._counts)
         self._departed = Departed()
         self.owned = OwnedGroups(
-            self._groups, reads=not at_once, review=self._review, lose=self.lose
+            self._groups,
+            reads=not at_once,
+            review=self._review,
+            lose=self.lose,
+            runs_alone=self._without_gpus.runs_alone,
         )
 
     # What the watches show.
@@ -176,6 +180,14 @@ class Groups:
             self._bound.start_over(group.key)
             self._patience.forget(group.key)
 
+    def see_by_count(self, uid: str, namespace: str, group: PlanGroup, node: str) -> None:
+        """A pod with a node and without a plan that names its group, or that it has none.
+
+        One that counts in the size already may have been placed without the group.
+        """
+        if uid not in self._without_gpus.bound:
+            self.see_bound(uid, namespace, group, node)
+
     def see_bound(self, uid: str, namespace: str, group: PlanGroup, node: str) -> None:
         """A pod with a node, and the group that its plan names."""
         key = namespace, group.name
@@ -185,11 +197,16 @@ class Groups:
         if is_new:
             self._review_key(key)
 
-    def see_without_gpus(self, uid: str, key: GroupKey, *, is_bound: bool = False) -> None:
-        """A member without GPUs, of a group whose size counts it."""
+    def see_without_gpus(
+        self, uid: str, key: GroupKey, *, is_bound: bool = False, is_alone: bool = False
+    ) -> None:
+        """A member without GPUs of a group whose size counts it, or one placed without the group.
+
+        `is_alone`: certainly the latter.
+        """
         if self._bound.key_of(uid) is not None:
             return  # it has GPUs, on a node where they are only counted
-        self._without_gpus.see(uid, key, is_bound=is_bound)
+        self._without_gpus.see(uid, key, is_bound=is_bound, is_alone=is_alone)
         self._review_key(key)
 
     def keep_bound(self, uids: Iterable[str]) -> None:

@@ -23,7 +23,8 @@ __all__ = ["OwnedGroups"]
 class OwnedGroups:
     """Of one engine. `review` and `lose` are those of `extender.groups.groups`.
 
-    `reads`: whether there is what reads the owners; else their pods have no group.
+    `reads`: whether there is what reads the owners; else their pods have no group. `runs_alone`:
+    whether a pod of a group has a node that was placed without it.
     """
 
     def __init__(
@@ -33,11 +34,13 @@ class OwnedGroups:
         reads: bool,
         review: Callable[[Group], None],
         lose: Callable[[str], None],
+        runs_alone: Callable[[GroupKey], bool],
     ) -> None:
         self._groups = groups
         self._sizes = OwnerSizes(reads=reads)
         self._review = review
         self._lose = lose
+        self._runs_alone = runs_alone
         self._alone: list[PodRequest] = []
 
     def resolve(self, request: PodRequest) -> PodRequest:
@@ -65,8 +68,10 @@ class OwnedGroups:
 
     def read(self, owner: GroupOwner, size: int | None, now_s: float) -> None:
         """An owner was read; None: its pods are placed without a group."""
-        group = self._groups.get(_key(owner))
-        if not self._sizes.read(owner, size, now_s) or group is None:
+        key = _key(owner)
+        group = self._groups.get(key)
+        is_new = self._sizes.read(owner, size, now_s, runs_alone=self._runs_alone(key))
+        if not is_new or group is None:
             return
         for uid, member in tuple(group.members.items()):
             member.request = self._sizes.resolve(member.request)

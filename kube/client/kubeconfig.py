@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote as url_quote
@@ -35,7 +36,15 @@ _HEADER_KEY = "!#$&'*+^`|"
 """What a header's name may hold beside what `quote` keeps anyway; `%` is escaped
 (`headerKeyEscape` of client-go v0.36.3, transport/round_trippers.go)."""
 _FORBIDDEN = frozenset("\r\n\0")
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads a date as text: kubectl reads the types of JSON, which has none (sigs.k8s.io/yaml)."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - as the base class has it
+        first: [(tag, pattern) for tag, pattern in known if tag != "tag:yaml.org,2002:timestamp"]
+        for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +135,15 @@ def _files(kubeconfig: Path) -> Iterator[tuple[Path, Mapping[str, object]]]:
     for name in filter(None, str(kubeconfig).split(os.pathsep)):
         path = Path(name).expanduser().absolute()
         if path.exists():
-            content = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506 - it is the safe one
+            text = path.read_text(encoding="utf-8") if path.is_file() else _read_once(path)
+            content = yaml.load(text, Loader=_Loader)  # noqa: S506 - it is the safe one
             yield path, as_object({} if content is None else content, "kubeconfig")
+
+
+@lru_cache
+def _read_once(path: Path) -> str:
+    """A pipe, as of a shell's `<(...)`: it is empty the second time."""
+    return path.read_text(encoding="utf-8")
 
 
 def _merged(

@@ -8,9 +8,9 @@ of the owner are tried. A size that was read stays as well, until another one is
 An owner is read once, and again where its pods have changed since (a Job's parallelism is lowered,
 and pods are deleted), or after `OLD_S` where members still wait. One of which its pods do not say
 the uid (a PodGroup) may be another object than before under the same name: after `RECHECK_S` it is
-read again although its pods have no group, and read anew, as if for the first time, where no pod
-named it meanwhile and none waits. Its pods that were placed alone count in its size. What is to be
-read, and what became of it, passes here; it makes no request and knows no member.
+read again although its pods have no group, which changes nothing while one that was placed alone
+runs, and read anew, as if for the first time, where no pod named it meanwhile and none waits. What
+is to be read, and what became of it, passes here; it makes no request and knows no member.
 """
 
 from __future__ import annotations
@@ -83,7 +83,11 @@ class OwnerSizes:
             if entry is None or (_may_be_another(owner, entry, now_s) and not is_needed(owner)):
                 entry = self._entries[owner] = _Entry(now_s)
                 self._wanted[owner] = None
-            elif entry.is_read and entry.read_s + _again_after_s(owner, entry) <= now_s:
+            elif (
+                entry.is_read
+                and entry.read_s + _again_after_s(owner, entry) <= now_s
+                and owner not in self._reading
+            ):
                 self._wanted[owner] = None
             entry.used_s = now_s
             self._entries.move_to_end(owner)
@@ -111,15 +115,21 @@ class OwnerSizes:
                 taken.append(owner)
         return taken
 
-    def read(self, owner: GroupOwner, size: int | None, now_s: float) -> bool:
-        """An owner was read, or cannot be (None); whether that changes what its pods are."""
+    def read(
+        self, owner: GroupOwner, size: int | None, now_s: float, *, runs_alone: bool = False
+    ) -> bool:
+        """An owner was read, or cannot be (None); whether that changes what its pods are.
+
+        `runs_alone`: a pod has a node that was placed without the group.
+        """
         self._reading.discard(owner)
         entry = self._entries.get(owner)
         if entry is None:
             return False
         before = entry.is_read, entry.size
         entry.is_read, entry.read_s = True, now_s
-        if before[0] and (size is None or (entry.size is None and owner.uid)):
+        stays_alone = entry.size is None and (owner.uid or runs_alone)
+        if before[0] and (size is None or stays_alone):
             return False
         entry.size = size
         return (True, size) != before

@@ -27,14 +27,17 @@ class WithoutGpus:
         self._pending: dict[str, GroupKey] = {}
         self._bound: dict[str, GroupKey] = {}
         self._uids: dict[GroupKey, set[str]] = {}
+        self._alone: set[str] = set()
 
     @property
     def bound(self) -> AbstractSet[str]:
         """Those that have a node."""
         return self._bound.keys()
 
-    def see(self, uid: str, key: GroupKey, *, is_bound: bool) -> None:
-        """A watch shows such a pod."""
+    def see(self, uid: str, key: GroupKey, *, is_bound: bool, is_alone: bool) -> None:
+        """A watch shows such a pod; `is_alone`: it has GPUs, and was placed without its group."""
+        if is_alone:
+            self._alone.add(uid)
         of = self._bound if is_bound else self._pending
         self._drop(uid, of)
         of[uid] = key
@@ -54,7 +57,12 @@ class WithoutGpus:
         key = self._bound.get(uid)
         self._drop(uid, self._pending)
         self._drop(uid, self._bound)
+        self._alone.discard(uid)
         return key
+
+    def runs_alone(self, key: GroupKey) -> bool:
+        """Whether one of a group has a node that was placed without it."""
+        return not self._alone.isdisjoint(self._uids.get(key, ()))
 
     def count(self, key: GroupKey) -> int:
         """How many such members a group has."""

@@ -16,6 +16,7 @@ from extender.engine.events import (
     NodesListed,
     OwnerRead,
     PendingGone,
+    PodFetched,
     PodGone,
     PodSeen,
     PreemptRequested,
@@ -402,19 +403,42 @@ def test_a_pod_group_that_is_created_again_is_read_again(pod_group):
     assert replay(pod_group.lines).difference is None
 
 
-def test_siblings_that_were_placed_alone_are_not_waited_for(pod_group):
-    """Once it could be read: they count in its size."""
+def test_while_one_that_was_placed_alone_runs_the_others_have_no_group(pod_group):
+    """Others that were placed alone have ended, and do not come again."""
     pod_group.read(None)
-    plan = alone_on(pod_group.names[3])
     pod_group.gateway.handle(PendingGone("w0"))
-    pod_group.gateway.handle(PodSeen(replace(facts("w0"), plan=plan, group_marks=MARKS)))
+    for number in range(4):
+        plan = alone_on(pod_group.names[number])
+        seen = replace(facts(f"w{number}"), plan=plan, group_marks=MARKS)
+        pod_group.gateway.handle(PodSeen(seen))
+    for uid in ("w1", "w2", "w3"):
+        pod_group.gateway.handle(PodGone(uid))
     pod_group.pass_s(RECHECK_S)
-    pod_group.see("w1")
+    pod_group.see("w4")
     assert pod_group.wanted() == [PODS]
-    pod_group.read(2)
-    pod_group.see("w1")
-    pod_group.filter("w1")
-    assert pod_group.tried("w1") == [None]
+    pod_group.read(4)
+    assert pod_group.tried("w4") == [None]
+    pod_group.gateway.handle(PodGone("w0"))
+    pod_group.pass_s(RECHECK_S)
+    pod_group.see("w5")
+    assert pod_group.wanted() == [PODS]
+    pod_group.read(4)
+    assert pod_group.tried("w5") == [Reason.GROUP_WAITING]
+
+
+def test_what_was_placed_alone_by_count_does_not_begin_the_group():
+    """After a restart: it counts in the size already, and the others wait for each other."""
+    scene = PodGroupPods()
+    scene.gateway.handle(NodesListed(tuple(bare(name) for name in scene.names)))
+    scene.gateway.handle(PodSeen(replace(facts("w0"), group_marks=MARKS)))
+    body = scene.manifest("w0")
+    labels = body["metadata"]["labels"]
+    scene.gateway.handle(PodFetched(whole("w0", scene.names[0], body=body, labels=labels)))
+    scene.see("w1")
+    scene.read(4)
+    scene.filter("w1")
+    assert scene.tried("w1") == [Reason.GROUP_WAITING]
+    assert scene.groups.readings.counts((PODS.namespace, PODS.group_name)) == (1, 0, 3)
 
 
 def test_the_size_of_a_pod_group_that_is_gone_is_not_that_of_the_next(pod_group):

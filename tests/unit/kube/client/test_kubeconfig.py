@@ -223,3 +223,28 @@ def test_a_context_without_a_known_user_is_anonymous(tmp_path):
     path.write_text(text, encoding="utf-8")
     found = read_kubeconfig(path, "a")
     assert (found.namespace, found.impersonation) == ("ns", Impersonation())
+
+
+def test_a_pipe_is_read_once_for_all_uses(tmp_path):
+    """`--kubeconfig <(...)` of a shell: it is empty the second time."""
+    content = write(tmp_path / "a", "a", current="a", namespace="ml").read_bytes()
+    reading, writing = os.pipe()
+    try:
+        os.write(writing, content)
+        os.close(writing)
+        pipe = Path(f"/dev/fd/{reading}")
+        assert context_namespace(pipe, None) == "ml"
+        assert context_namespace(pipe, None) == "ml"
+    finally:
+        os.close(reading)
+
+
+def test_a_date_is_text(tmp_path):
+    """As for kubectl, also in an entry that is not in use."""
+    path = tmp_path / "config"
+    path.write_text(
+        "contexts: [{name: 2024-01-01, context: {namespace: ml}}, {name: a, context: {}}]\n"
+        "current-context: a\n"
+    )
+    assert read_kubeconfig(path, None).context_name == "a"
+    assert read_kubeconfig(path, "2024-01-01").namespace == "ml"

@@ -422,6 +422,23 @@ def test_an_error_about_mig_does_not_mean_that_mig_is_off(machine, fake, symbol)
     assert machine.read().gpus[1] == known
 
 
+@pytest.mark.parametrize(
+    "symbol", ["nvmlDeviceGetMaxMigDeviceCount", "nvmlDeviceGetMigDeviceHandleByIndex"]
+)
+def test_a_gpu_switched_to_mig_that_cannot_be_read_is_at_fault(machine, fake, symbol):
+    """What was read before says that it is whole."""
+    machine.read()
+    machine.wait(0)
+    fake.gpus[1].mig = {0: FakeMig("MIG-0", "H100 MIG 1g.10gb")}
+    fake.gpus[1].errors[symbol] = 999
+    assert machine.read().faults == {uuid_of(1): "NVML: Unknown Error"}
+    assert machine.faults() == {uuid_of(1): MIG_NOT_READ}
+    assert machine.wait(0) == (GpuEvent(EventKind.LOST_EVENTS),)
+    fake.gpus[1].errors.clear()
+    assert [one.id for one in machine.read().gpus[1].partitions] == ["MIG-0"]
+    assert machine.faults() == {}
+
+
 @pytest.mark.parametrize("symbol", ["nvmlDeviceGetGpuInstanceId", "nvmlDeviceGetComputeInstanceId"])
 def test_a_mig_device_stays_when_a_call_about_it_fails(machine, fake, symbol):
     """A container may hold it."""
