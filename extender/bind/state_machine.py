@@ -320,9 +320,8 @@ class Binds:
         self._in_flight.pop(bind.uid, None)
         if bind.plan is not None:
             self._cluster.pods.confirm(bind.uid)
-            # A pod that has ended meanwhile is no member: no later event would say its end again.
-            if bind.plan.group is not None and self._cluster.bound(bind.uid) is not None:
-                self._groups.see_bound(bind.uid, bind.namespace, bind.plan.group, bind.node)
+            if bind.plan.group and self._cluster.bound(bind.uid):  # else it has ended meanwhile
+                self._groups.assigned.see(bind.uid, bind.namespace, bind.plan.group, bind.node)
         return self._placed(bind)
 
     def _placed(self, bind: BindAttempt) -> Answer:

@@ -29,7 +29,7 @@ def show_assigned(pod: PodFacts, groups: Groups, group_kinds: Collection[str]) -
     if pod.deletion_grace_s is not None:
         # What is created now does not join those that are being deleted.
         groups.depart(pod.uid)
-        groups.end_bound(pod.uid)
+        groups.assigned.end(pod.uid)
     elif pod.plan is None or _GROUP_IN_PLAN not in pod.plan:
         groups.depart(pod.uid)
         _show_unplanned(pod, groups, group_kinds)
@@ -42,7 +42,7 @@ def show_by_count(request: PodRequest, node: str, groups: Groups) -> None:
     wish = groups.owned.resolve(request).group
     if wish is not None:
         group = PlanGroup(wish.name, rank=request.rank)
-        groups.see_by_count(request.uid, request.namespace, group, node)
+        groups.assigned.see_by_count(request.uid, request.namespace, group, node)
 
 
 def _show_planned(pod: PodFacts, text: str, groups: Groups) -> None:
@@ -51,7 +51,7 @@ def _show_planned(pod: PodFacts, text: str, groups: Groups) -> None:
     except CodecError:
         return
     if plan.group is not None:
-        groups.see_bound(pod.uid, pod.namespace, plan.group, plan.node)
+        groups.assigned.see(pod.uid, pod.namespace, plan.group, plan.node)
 
 
 def _show_unplanned(pod: PodFacts, groups: Groups, group_kinds: Collection[str]) -> None:
@@ -63,4 +63,4 @@ def _show_unplanned(pod: PodFacts, groups: Groups, group_kinds: Collection[str])
     wish = inferred_group(marks, marks, group_kinds) if marks else None
     if wish is not None and (wish.counts_all or pod.plan is not None):
         key = pod.namespace, wish.name
-        groups.see_without_gpus(pod.uid, key, is_bound=True, is_alone=pod.plan is not None)
+        groups.assigned.see_without_gpus(pod.uid, key, is_bound=True, is_alone=pod.plan is not None)

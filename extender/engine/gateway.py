@@ -208,7 +208,7 @@ class Gateway:
             case events.PodsListed(pods):
                 for uid in cluster.pods.replace(pods):
                     self.engine.pod_ended(uid)
-                self.engine.groups.keep_bound(pod.uid for pod in pods)
+                self.engine.groups.assigned.keep(pod.uid for pod in pods)
                 for pod in pods:
                     self.engine.pod_bound(pod)
             case events.PodFetched(pod):
@@ -271,7 +271,7 @@ class Gateway:
         """What a reading in full says of the pod's group."""
         known = cluster.pods.get(pod.uid)
         if known is None or pod.is_deleting or known.deletion_grace_s is not None:
-            self.engine.groups.end_bound(pod.uid)
+            self.engine.groups.assigned.end(pod.uid)
             return
         if known.plan is not None or pod.node_name is None:
             return

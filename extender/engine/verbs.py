@@ -149,7 +149,7 @@ class Engine:
         self._recent_pods.forget(uid)
         self.unschedulable.forget(uid)
         self.groups.depart(uid)
-        self.groups.end_bound(uid)
+        self.groups.assigned.end(uid)
         self.pod_groups.gone(uid)
         self.binds.ended(uid)
 

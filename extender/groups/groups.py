@@ -38,6 +38,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from extender.groups.assigned_members import AssignedMembers
 from extender.groups.claims import Claims
 from extender.groups.filter_calls import answer_call
 from extender.groups.members.bound_members import BoundMembers
@@ -60,7 +61,7 @@ from extender.unschedulable import Requeue
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from extender.groups.members.group import Group, GroupKey
+    from extender.groups.members.group import Group
     from extender.groups.planning import OfferedNodes
     from extender.placement import Rater
     from extender.protocol import PodRequest
@@ -73,11 +74,11 @@ __all__ = ["Groups"]
 class Groups:
     """The groups of one engine. Not thread-safe: called from the event loop only.
 
-    `near_bound` is for members that do not wait, `owned` for those whose size another object says,
-    `reserved` for pods that are no members, `releases` for bind calls. `patience_s` of 0 reserves
-    nothing. `at_once`: no watch of pending pods runs, and nothing can fail between two Bindings
-    (the embedded cluster). Members count as soon as filter is called for them, which then plans,
-    and no bind is held.
+    `assigned` is for pods with a node, `near_bound` for members that do not wait, `owned` for those
+    whose size another object says, `reserved` for pods that are no members, `releases` for bind
+    calls. `patience_s` of 0 reserves nothing. `at_once`: no watch of pending pods runs, and nothing
+    can fail between two Bindings (the embedded cluster). Members count as soon as filter is called
+    for them, which then plans, and no bind is held.
     """
 
     def __init__(
@@ -119,6 +120,9 @@ class Groups:
             lose=self.lose,
             runs_alone=self._without_gpus.runs_alone,
         )
+        self.assigned = AssignedMembers(
+            self._groups, self._counts, self.owned, depart=self.depart, review=self._review
+        )
 
     # What the watches show.
 
@@ -128,7 +132,8 @@ class Groups:
         if request.shape is None:
             self.lose(request.uid)
             if request.group is not None:
-                self.see_without_gpus(request.uid, (request.namespace, request.group.name))
+                key = request.namespace, request.group.name
+                self.assigned.see_without_gpus(request.uid, key)
             return
         if self._has_node(request.uid):
             return  # the watch of pending pods is behind
@@ -179,53 +184,6 @@ class Groups:
         else:
             self._bound.start_over(group.key)
             self._patience.forget(group.key)
-
-    def see_by_count(self, uid: str, namespace: str, group: PlanGroup, node: str) -> None:
-        """A pod with a node and without a plan that names its group, or that it has none.
-
-        One that counts in the size already may have been placed without the group.
-        """
-        if uid not in self._without_gpus.bound:
-            self.see_bound(uid, namespace, group, node)
-
-    def see_bound(self, uid: str, namespace: str, group: PlanGroup, node: str) -> None:
-        """A pod with a node, and the group that its plan names."""
-        key = namespace, group.name
-        is_new = self._bound.add(uid, key, node, group.rank)
-        self._without_gpus.end(uid)
-        self.depart(uid)
-        if is_new:
-            self._review_key(key)
-
-    def see_without_gpus(
-        self, uid: str, key: GroupKey, *, is_bound: bool = False, is_alone: bool = False
-    ) -> None:
-        """A member without GPUs of a group whose size counts it, or one placed without the group.
-
-        `is_alone`: certainly the latter.
-        """
-        if self._bound.key_of(uid) is not None:
-            return  # it has GPUs, on a node where they are only counted
-        self._without_gpus.see(uid, key, is_bound=is_bound, is_alone=is_alone)
-        self._review_key(key)
-
-    def keep_bound(self, uids: Iterable[str]) -> None:
-        """All pods with a node were seen: members without GPUs that are not among them are gone.
-
-        Of those with GPUs each has its `end_bound`.
-        """
-        for uid in self._without_gpus.bound - frozenset(uids):
-            self.end_bound(uid)
-
-    def end_bound(self, uid: str) -> None:
-        """A pod ended, or is gone."""
-        self.owned.ended(self._without_gpus.end(uid))
-        key = self._bound.key_of(uid)
-        if key is not None:
-            group = self._groups.get(key)
-            is_over = group is None or self._counts.is_whole(group)
-            self._bound.end(uid, starts_over=is_over)
-            self._review_key(key)
 
     # Filter.
 
@@ -394,11 +352,6 @@ class Groups:
 
     def _has_node(self, uid: str) -> bool:
         return self._bound.key_of(uid) is not None or self._cluster.bound(uid) is not None
-
-    def _review_key(self, key: GroupKey) -> None:
-        group = self._groups.get(key)
-        if group is not None:
-            self._review(group)
 
     def _review(self, group: Group) -> None:
         """Members, or what they say, have changed."""

@@ -5,6 +5,7 @@ The only package that sees the client library; knows no watch.
 
 from kube.client.certificates import certificate_end_s
 from kube.client.configuration import Endpoint, context_namespace
+from kube.client.kubeconfig import Impersonation, read_kubeconfig
 from kube.client.kubelet import (
     KUBELET_PORT,
     KubeletClient,
@@ -30,6 +31,7 @@ __all__ = [
     "ApiServer",
     "Binding",
     "Endpoint",
+    "Impersonation",
     "KubeletClient",
     "ObjectEvent",
     "Page",
@@ -43,4 +45,5 @@ __all__ = [
     "context_namespace",
     "kubelet_endpoint",
     "read_event",
+    "read_kubeconfig",
 ]

@@ -14,8 +14,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from kube.client import Page, PortForward, Request, Transport, context_namespace
-from kube.client.kubeconfig import Impersonation, read_kubeconfig
+from kube.client import (
+    Impersonation,
+    Page,
+    PortForward,
+    Request,
+    Transport,
+    context_namespace,
+    read_kubeconfig,
+)
 from kube.errors import KubeError, Unreachable
 from kubectl_coterie.cluster.find_extender import ExtenderPod, find_extender_pods
 from kubectl_coterie.cluster.read_api import ReadApiClient
