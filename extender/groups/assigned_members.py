@@ -32,8 +32,10 @@ class AssignedMembers:
     review: Callable[[Group], None]
 
     def see(self, uid: str, namespace: str, group: PlanGroup, node: str) -> None:
-        """A pod with a node, and the group that its plan names."""
+        """A pod with a node, and its group; it leaves the group that it had, as by other labels."""
         key = namespace, group.name
+        if self.counts.bound.key_of(uid) not in {None, key}:
+            self.end(uid)
         is_new = self.counts.bound.add(uid, key, node, group.rank)
         self.counts.without_gpus.end(uid)
         self.depart(uid)
@@ -41,9 +43,10 @@ class AssignedMembers:
             self._review(key)
 
     def see_by_count(self, uid: str, namespace: str, group: PlanGroup, node: str) -> None:
-        """A pod with a node and without a plan that names its group, or that it has none.
+        """A pod with a node and without a plan, and the group that its keys name.
 
-        One that counts in the size already may have been placed without the group.
+        Nothing for one that counts in the size already, as those of kinds whose size counts all
+        pods do: it may have been placed without the group. So no member is placed near it.
         """
         if uid not in self.counts.without_gpus.bound:
             self.see(uid, namespace, group, node)
@@ -53,7 +56,7 @@ class AssignedMembers:
     ) -> None:
         """A member without GPUs of a group whose size counts it, or one placed without the group.
 
-        `is_bound`: it has a node; `is_alone`: it certainly was placed without the group.
+        `is_bound`: it has a node; `is_alone`: its plan says that it was placed without the group.
         """
         if self.counts.bound.key_of(uid) is not None:
             return  # it has GPUs, on a node where they are only counted

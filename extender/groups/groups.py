@@ -114,11 +114,7 @@ class Groups:
         self._reconciler = Reconciler(cluster, self._claims, self.releases, self._counts)
         self._departed = Departed()
         self.owned = OwnedGroups(
-            self._groups,
-            reads=not at_once,
-            review=self._review,
-            lose=self.lose,
-            runs_alone=self._without_gpus.runs_alone,
+            self._groups, self._counts, reads=not at_once, review=self._review, lose=self.lose
         )
         self.assigned = AssignedMembers(
             self._groups, self._counts, self.owned, depart=self.depart, review=self._review

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from extender.groups.members.group import Group, GroupKey
+    from extender.groups.members.member_counts import MemberCounts
     from extender.protocol import GroupOwner, PodRequest
 
 __all__ = ["OwnedGroups"]
@@ -23,24 +24,23 @@ __all__ = ["OwnedGroups"]
 class OwnedGroups:
     """Of one engine. `review` and `lose` are those of `extender.groups.groups`.
 
-    `reads`: whether there is what reads the owners; else their pods have no group. `runs_alone`:
-    whether a pod of a group has a node that was placed without it.
+    `reads`: whether there is what reads the owners; else their pods have no group.
     """
 
     def __init__(
         self,
         groups: Mapping[GroupKey, Group],
+        counts: MemberCounts,
         *,
         reads: bool,
         review: Callable[[Group], None],
         lose: Callable[[str], None],
-        runs_alone: Callable[[GroupKey], bool],
     ) -> None:
         self._groups = groups
+        self._counts = counts
         self._sizes = OwnerSizes(reads=reads)
         self._review = review
         self._lose = lose
-        self._runs_alone = runs_alone
         self._alone: list[PodRequest] = []
 
     def resolve(self, request: PodRequest) -> PodRequest:
@@ -49,7 +49,7 @@ class OwnedGroups:
 
     def use(self, request: PodRequest, now_s: float) -> PodRequest:
         """The same of a pod that was seen or tried: its owner is read where that is due."""
-        return self._sizes.use(request, now_s, self._waits)
+        return self._sizes.use(request, now_s, self._has_members)
 
     def pods_changed(self, request: PodRequest) -> None:
         """A member came or went."""
@@ -70,7 +70,8 @@ class OwnedGroups:
         """An owner was read; None: its pods are placed without a group."""
         key = _key(owner)
         group = self._groups.get(key)
-        is_new = self._sizes.read(owner, size, now_s, runs_alone=self._runs_alone(key))
+        runs_alone = self._counts.without_gpus.runs_alone(key)
+        is_new = self._sizes.read(owner, size, now_s, runs_alone=runs_alone)
         if not is_new or group is None:
             return
         for uid, member in tuple(group.members.items()):
@@ -106,6 +107,9 @@ class OwnedGroups:
 
     def _waits(self, owner: GroupOwner) -> bool:
         return _key(owner) in self._groups
+
+    def _has_members(self, owner: GroupOwner) -> bool:
+        return self._waits(owner) or self._counts.bound.count(_key(owner)) > 0
 
 
 def _key(owner: GroupOwner) -> GroupKey:

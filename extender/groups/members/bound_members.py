@@ -60,9 +60,7 @@ class BoundMembers:
         self._n_former = 0
 
     def add(self, uid: str, key: GroupKey, node: str, rank: int | None = None) -> bool:
-        """A member has a node; False where that is known. It leaves the group that it had."""
-        if self._keys.get(uid, key) != key:
-            self.end(uid)
+        """A member has a node; False where that is known. It is in no other group."""
         places = self._places.setdefault(key, _Places())
         known = places.bound.get(uid)
         if known is not None and known.node == node:

@@ -9,8 +9,8 @@ An owner is read once, and again where its pods have changed since (a Job's para
 and pods are deleted), or after `OLD_S` where members still wait. One of which its pods do not say
 the uid (a PodGroup) may be another object than before under the same name: after `RECHECK_S` it is
 read again although its pods have no group, which changes nothing while one that was placed alone
-runs, and read anew, as if for the first time, where no pod named it meanwhile and none waits. What
-is to be read, and what became of it, passes here; it makes no request and knows no member.
+runs, and read anew, as if for the first time, where no pod named it meanwhile and it has no member.
+What is to be read, and what became of it, passes here; it makes no request and knows no member.
 """
 
 from __future__ import annotations
@@ -76,7 +76,10 @@ class OwnerSizes:
     def use(
         self, request: PodRequest, now_s: float, is_needed: Callable[[GroupOwner], bool]
     ) -> PodRequest:
-        """The same of a pod that was seen or tried: its owner is read where that is due."""
+        """The same of a pod that was seen or tried: its owner is read where that is due.
+
+        `is_needed`: whether a group has members, that wait or are bound.
+        """
         owner = request.group_owner
         if owner is not None and self._reads:
             entry = self._entries.get(owner)

@@ -78,7 +78,7 @@ def with_remembered(
     for gpu in before:
         if gpu.uuid not in answered:
             reason = reasons.pop(gpu.index, None)
-            gpus.append(_at_fault(gpu, reason or NOT_LISTED))
+            gpus.append(replace(gpu, fault=reason or NOT_LISTED))
     place = {gpu.uuid: i for i, gpu in enumerate(before)}
     gpus.sort(key=lambda gpu: (place.get(gpu.uuid, gpu.index), gpu.index, gpu.uuid))
     notes = tuple(
@@ -91,12 +91,7 @@ def with_remembered(
 def _as_known(gpu: RawGpu, known: RawGpu | None) -> RawGpu:
     if gpu.fault is None or known is None:
         return gpu
-    return _at_fault(replace(known, index=gpu.index), gpu.fault)
-
-
-def _at_fault(known: RawGpu, fault: str) -> RawGpu:
-    """A GPU as it was read last; MIG may have been switched on meanwhile, and is not off."""
-    return replace(known, fault=fault, is_mig_enabled=known.is_mig_enabled or None)
+    return replace(known, index=gpu.index, fault=gpu.fault)
 
 
 def unlinked_pairs(gpus: Sequence[RawGpu]) -> tuple[tuple[RawGpu, RawGpu], ...]:
@@ -150,7 +145,7 @@ def _reading(gpu: RawGpu) -> GpuReading:
             link_generation=GENERATIONS.get(gpu.link_version or 0),
         ),
         nodes=() if gpu.minor is None else (gpu_node(gpu.minor),),
-        is_partitioned=bool(gpu.is_mig_enabled),
+        is_partitioned=gpu.is_mig_enabled,
         partitions=gpu.instances,
         fault=gpu.fault,
         n_c2c_links=gpu.n_c2c_links,

@@ -7,8 +7,8 @@ Method:
   there but that of a missing value (`NO_VALUE_CODES`) is a fault of this GPU.
 - A GPU on NVSwitch that the fabric manager has not registered yet is at fault, too.
 - So is one of which a call about MIG fails unexpectedly: it may be partitioned, so it must not be
-  offered whole. One that failed before its MIG mode was ever read stays at fault until a poll finds
-  MIG off, or a reading has its MIG devices.
+  offered whole. One that was at fault stays so until a poll finds MIG off, or a reading has its MIG
+  devices: MIG may have been switched on meanwhile.
 - Other errors are a fault only where NVML reports that the GPU is gone; else the value stays
   unknown. A call that the driver lacks is noted once, and so is every unexpected error.
 - Link states: from Hopper on by field, all in one call, as NCCL does (NVIDIA/nccl 5067397c,
@@ -78,7 +78,7 @@ LIBRARY_GONE_CODES = frozenset(
 FABRIC_NOT_READY = "the fabric manager has not registered it"
 """The fault of a GPU on NVSwitch while nvmlGpuFabricInfo says not started, or in progress."""
 MIG_NOT_READ = "its MIG devices have not been read yet"
-"""The fault of a GPU with MIG enabled that could not be read until now."""
+"""The fault of a GPU that was at fault and has MIG enabled, which its last reading does not say."""
 
 _HOPPER = 9
 """Major compute capability from which NCCL reads link states by field."""
@@ -135,18 +135,19 @@ class GpuReader:
         """What could not be read, and why."""
         return tuple(self._notes)
 
-    def fault_of(self, handle: Handle, gpu: RawGpu) -> str | None:
+    def fault_of(self, handle: Handle, gpu: RawGpu, *, was_at_fault: bool) -> str | None:
         """Why a GPU, as it was read last, cannot be used now: two calls, three with a fabric.
 
-        One more where its MIG mode was never read. Raises `NvmlError` where the library lost its
-        driver; so does `read`.
+        One more, for its MIG mode, where it was at fault since its last reading without. Raises
+        `NvmlError` where the library lost its driver; so does `read`.
         """
         try:
             self._vital(lambda: self._nvml.memory_bytes(handle))
             wanted = ((FieldId.GPU_RECOVERY_ACTION, 0),)
             values = self._vital(lambda: self._nvml.fields(handle, wanted))
             fabric = None if gpu.fabric is None else self._try(lambda: self._nvml.fabric(handle))
-            has_unread_mig = gpu.is_mig_enabled is None and self._is_mig_enabled(handle)
+            may_have_mig = was_at_fault and not gpu.is_mig_enabled
+            has_unread_mig = may_have_mig and self._is_mig_enabled(handle)
         except NvmlError as error:
             return _fault(error)
         fault = None if values is None else _recovery_fault(values[0])
@@ -287,7 +288,7 @@ class GpuReader:
 
     def _mig(self, handle: Handle, gpu: RawGpu) -> RawGpu:
         if not self._is_mig_enabled(handle):
-            return replace(gpu, is_mig_enabled=False)
+            return gpu
         instances: list[Partition] = []
         for index in range(self._vital(lambda: self._nvml.max_mig_devices(handle)) or 0):
             instance = self._mig_instance(handle, index, gpu)

@@ -65,7 +65,7 @@ class RawGpu:
 
     `links` are those that are up; None where NVML reported no links, () where none is up.
     `n_links` counts those that are there, up or not. `link_version` is NVML's enumerator, not the
-    generation. `numa_node` is the CPUs' node. `instances` are known where `is_mig_enabled` is.
+    generation. `numa_node` is the CPUs' node.
     """
 
     index: int
@@ -81,7 +81,7 @@ class RawGpu:
     link_version: int | None = None
     fabric: RawFabric | None = None
     n_c2c_links: int | None = None
-    is_mig_enabled: bool | None = None
+    is_mig_enabled: bool = False
     instances: tuple[Partition, ...] = ()
     requests_recovery: bool | None = None
     fault: str | None = None

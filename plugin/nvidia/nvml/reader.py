@@ -11,9 +11,9 @@ Method:
 - What lies between two GPUs (PCIe ancestor, P2P) and where a NVLink ends does not change while the
   driver runs, so it is read once and kept by uuid; all else is read again by each `read`.
 - `faults` makes two calls for each GPU, three with a fabric, and one for each MIG device, as some
-  drivers report no change of MIG; one that is gone counts as lost events, as does a GPU with MIG
-  that comes back and was never read. A GPU that failed before is looked up by its uuid, so one that
-  comes back is seen without a `read`.
+  drivers report no change of MIG; one that is gone counts as lost events, as does, once, a GPU that
+  comes back with MIG devices that were not read. A GPU that failed before is looked up by its
+  uuid, so one that comes back is seen without a `read`.
 - Where the library lost the driver (unloaded, reloaded) it is opened again, once for a call, unless
   a call is outstanding, under which it cannot be closed. A driver of another version cannot be
   opened by this process; the error says so.
@@ -83,11 +83,11 @@ _LIBRARY, _PAIRS = "library", "pairs"
 
 @dataclass(frozen=True, slots=True)
 class _Poll:
-    """A GPU's fault, its handle where that is another than before, and whether to read again."""
+    """A GPU's fault, its handle where that is another than before, and whether MIG devices went."""
 
     fault: str | None = None
     handle: Handle | None = None
-    has_changed: bool = False
+    lacks_instances: bool = False
 
 
 class NvmlMachine:
@@ -110,6 +110,7 @@ class NvmlMachine:
         self._gpus: tuple[RawGpu, ...] = ()
         self._handles: dict[str, Handle] = {}
         self._at_fault: set[str] = set()  # by a poll or reading since the last reading without
+        self._unread_mig: set[str] = set()  # with that fault in the last poll
         self._answered: set[str] = set()
         self._ancestors: PairValues = {}
         self._p2p: PairValues = {}
@@ -261,8 +262,10 @@ class NvmlMachine:
         if new_handles:
             self._handles |= new_handles
             self._events.follow(self._handles)
-        if any(one.has_changed for one in polls.values()):
+        unread_mig = {uuid for uuid, one in polls.items() if one.fault == MIG_NOT_READ}
+        if unread_mig - self._unread_mig or any(one.lacks_instances for one in polls.values()):
             self._events.note_change()
+        self._unread_mig = unread_mig
         faults = {uuid: one.fault for uuid, one in polls.items() if one.fault is not None}
         self._at_fault |= faults.keys()
         self._note_gpus_fault(faults)
@@ -275,9 +278,10 @@ class NvmlMachine:
     def _poll(self, gpu: RawGpu) -> _Poll:
         """Poll a GPU; one at fault is looked for, as it may have a new handle by now."""
         gpu_reader = GpuReader(self._nvml, self._sysfs, self._far_ends)
+        fault_of = partial(gpu_reader.fault_of, was_at_fault=gpu.uuid in self._at_fault)
         known = self._handles.get(gpu.uuid)
-        if known is not None and gpu_reader.fault_of(known, gpu) is None:
-            return _Poll(has_changed=any(map(self._is_gone, gpu.instances)))
+        if known is not None and fault_of(known, gpu) is None:
+            return _Poll(lacks_instances=any(map(self._is_gone, gpu.instances)))
         try:
             handle = self._nvml.handle_of(gpu.uuid)
         except NvmlError as error:
@@ -285,8 +289,7 @@ class NvmlMachine:
             is_gone = error.code == NvmlCode.NOT_FOUND
             return _Poll(NOT_LISTED if is_gone else fault_text(error))
         is_new = known is None or self._nvml.address(known) != self._nvml.address(handle)
-        fault = gpu_reader.fault_of(handle, gpu)
-        return _Poll(fault, handle if is_new else None, has_changed=fault == MIG_NOT_READ)
+        return _Poll(fault_of(handle, gpu), handle if is_new else None)
 
     def _is_gone(self, instance: Partition) -> bool:
         """Whether NVML does not know a MIG device any more; other errors do not say so."""

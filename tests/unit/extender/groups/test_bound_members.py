@@ -28,15 +28,6 @@ def test_members_are_counted_once(bound):
     assert bound.former_nodes(("other", "g")) == ()
 
 
-def test_a_member_is_in_one_group(bound):
-    """A pod's labels may be edited: its end would end it in the last group alone."""
-    other = ("default", "another")
-    assert bound.add("a", other, "n1")
-    assert (bound.by_uid(KEY), bound.by_uid(other)) == ({"b": "n2"}, {"a": "n1"})
-    assert bound.end("a") == other
-    assert bound.count(other) == 0
-
-
 def test_the_node_of_an_ended_member_is_remembered_until_it_is_taken(bound):
     """By a replacement."""
     assert bound.end("a") == KEY

@@ -345,3 +345,16 @@ def test_a_replica_without_the_lease_keeps_nothing_of_groups_that_are_gone(scene
     scene.see("a", group="next")
     scene.woken()
     assert taken == [{("default", "next")}]
+
+
+def test_a_member_whose_labels_are_edited_leaves_its_group(next_process):
+    """Its end would end it in the last group alone."""
+    counted(next_process, "a")
+    next_process.see("c", size=4)
+    body = next_process.manifest("a", group="another", size=4)
+    next_process.gateway.handle(PodFetched(whole("a", "na", body=body)))
+    bound = next_process.groups.near_bound.bound
+    assert (bound.count(KEY), bound.count(("default", "another"))) == (0, 1)
+    assert next_process.status().n_here == 1
+    next_process.gateway.handle(PodGone("a"))
+    assert not bound.has_begun(("default", "another"))

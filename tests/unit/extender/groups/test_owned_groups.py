@@ -453,6 +453,22 @@ def test_the_size_of_a_pod_group_that_is_gone_is_not_that_of_the_next(pod_group)
     assert pod_group.tried("w1", "w2") == [Reason.GROUP_WAITING] * 2
 
 
+def test_the_size_stays_while_a_member_runs(pod_group):
+    """A replacement would lose its group where the read that it waits for fails."""
+    pod_group.see("w1")
+    pod_group.filter("w1")
+    pod_group.read(2)
+    pod_group.woken()
+    steps = {uid: pod_group.begin(uid, str(pod_group.node_of(uid))) for uid in ("w0", "w1")}
+    assert all_bound([pod_group.end(step) for step in steps.values()])
+    pod_group.pass_s(OLD_S - 1.0)
+    pod_group.gateway.handle(PodGone("w1"))
+    pod_group.see("w2")
+    pod_group.wanted()
+    pod_group.read(None)
+    assert pod_group.groups.readings.counts((PODS.namespace, PODS.group_name)) == (1, 1, 2)
+
+
 def test_a_pod_group_whose_members_wait_keeps_its_size(pod_group):
     """However rarely kube-scheduler tries them."""
     pod_group.read(2)

@@ -434,9 +434,24 @@ def test_a_gpu_switched_to_mig_that_cannot_be_read_is_at_fault(machine, fake, sy
     assert machine.read().faults == {uuid_of(1): "NVML: Unknown Error"}
     assert machine.faults() == {uuid_of(1): MIG_NOT_READ}
     assert machine.wait(0) == (GpuEvent(EventKind.LOST_EVENTS),)
+    assert machine.read().faults == {uuid_of(1): "NVML: Unknown Error"}
+    assert machine.faults() == {uuid_of(1): MIG_NOT_READ}
+    assert machine.wait(0) == ()  # said once: it is read again as any machine is
     fake.gpus[1].errors.clear()
     assert [one.id for one in machine.read().gpus[1].partitions] == ["MIG-0"]
     assert machine.faults() == {}
+
+
+def test_a_gpu_switched_to_mig_while_a_poll_found_it_at_fault(machine, fake):
+    """No reading came between."""
+    machine.read()
+    machine.wait(0)
+    fake.gpus[1].error, fake.gpus[1].known_by_heart = LOST, BY_HEART
+    assert list(machine.faults()) == [uuid_of(1)]
+    fake.gpus[1].mig = {0: FakeMig("MIG-0", "H100 MIG 1g.10gb")}
+    fake.gpus[1].error = None
+    assert machine.faults() == {uuid_of(1): MIG_NOT_READ}
+    assert machine.wait(0) == (GpuEvent(EventKind.LOST_EVENTS),)
 
 
 @pytest.mark.parametrize("symbol", ["nvmlDeviceGetGpuInstanceId", "nvmlDeviceGetComputeInstanceId"])
