@@ -78,7 +78,7 @@ pyright: $(STAMP)
 	$(BIN)/pyright
 
 unit: $(STAMP) ## all tests and doctests that need no control plane, in random order, in parallel
-	$(BIN)/pytest -n $(WORKERS) $(if $(COVERAGE),--cov --cov-report=)
+	$(BIN)/pytest -n $(WORKERS) --durations=30 $(if $(COVERAGE),--cov --cov-report=)
 
 coverage: $(STAMP) ## the coverage gates, after `make unit COVERAGE=1`
 	$(BIN)/coverage report --include='topology/*' --fail-under=100
@@ -100,7 +100,7 @@ test-all: ## what CI runs: `make test`, coverage gates, ../shared where it is th
 	.ci/run
 
 test-nightly: build-cluster ## what takes longer: many more examples, tests of harness and Kubernetes that passed before
-	COTERIE_EXAMPLES=thorough $(MAKE) unit
+	COTERIE_EXAMPLES=thorough PYTEST_TIMEOUT=3600 $(MAKE) unit
 	$(BIN)/python -m tests.cluster test --again
 	COTERIE_HELM=3 $(BIN)/pytest -m cluster tests/cluster/of_deployment/test_chart*.py
 	$(BIN)/pytest -m nightly tests/cluster/of_deployment

@@ -1,4 +1,4 @@
-"""For every test: golden files, the shared recordings, hypothesis without a clock, slow tests."""
+"""For every test: golden files, the shared recordings, hypothesis without a clock, hangs."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.examples import FACTOR, up_to
-from tests.slow_tests import Stopwatch, excess, reason_of
+from tests.examples import up_to
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable
 
 ROOT = Path(__file__).resolve().parent.parent
 """Root of the checkout."""
 
-JUDGES_TIME = FACTOR <= 1 and os.environ.get("COTERIE_SLOW_TESTS") != "allow"
-"""Whether slow tests without a mark fail: the thorough run draws more examples than that."""
+HANGS_AFTER_S = {"nightly": 7200, "cluster": 1800, "page": 600, "shared": 600}
+"""After how long a test with this mark hangs; for others pyproject.toml says so."""
 
 # A shell without job control starts background commands with SIGINT ignored, which programs that
 # tests end by it would inherit; an ignored signal is reset by no exec.
@@ -50,19 +49,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse a mark `slow` without a reason before any test runs."""
+    """Give each tier its time; its fixtures, which may build the programs, are not counted."""
     for item in items:
-        reason_of(item)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Fail a test over a second that does not say why it is slow."""
-    begun = Stopwatch.start()
-    result = yield
-    if JUDGES_TIME and reason_of(item) is None and (found := excess(begun)):
-        pytest.fail(f"{item.nodeid} {found}", pytrace=False)
-    return result
+        tier = next((name for name in HANGS_AFTER_S if item.get_closest_marker(name)), None)
+        if tier is not None and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(HANGS_AFTER_S[tier], func_only=True))
 
 
 @pytest.fixture(scope="session")

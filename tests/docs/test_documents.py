@@ -73,7 +73,6 @@ def run(command: str, folder: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.slow("runs what the documentation shows")
 @pytest.mark.parametrize(("path", "text"), COMMANDS)
 def test_commands_print_what_is_shown(path, text, tmp_path, request):
     """What a reader copies must do what the page shows; `...` stands for anything.

@@ -78,7 +78,6 @@ def first_line(*words: str) -> str:
     return line
 
 
-@pytest.mark.slow("the extender is a process")
 @pytest.mark.parametrize(("path", "text"), SHOWN)
 def test_commands_print_what_is_shown(kubectl_coterie, path: Path, text: str, request):
     """On a real extender, through the port-forward; `...` stands for anything."""

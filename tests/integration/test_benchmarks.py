@@ -13,8 +13,6 @@ import benchmarks.__main__ as bench
 from benchmarks.demo.__main__ import main as demo
 from benchmarks.speed import benchmark
 
-pytestmark = pytest.mark.slow("benchmarks start processes")
-
 TINY = replace(
     benchmark.QUICK, n_names=(8, 4), n_pods=20, n_requests=30, n_builds=1, n_selections=2, n_fits=2
 )

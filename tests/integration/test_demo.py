@@ -19,8 +19,6 @@ from benchmarks.demo.process import run_extender
 from benchmarks.errors import ServerFailed
 from benchmarks.tether import tethered
 
-pytestmark = pytest.mark.slow("the demo starts an extender as a process")
-
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_S = 120
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from httpx import Client
     from playwright.sync_api import Locator
 
-pytestmark = [pytest.mark.page, pytest.mark.slow("starts a browser and an extender")]
+pytestmark = pytest.mark.page
 
 LEAF, SPINE = "network.topology.nvidia.com/leaf", "network.topology.nvidia.com/spine"
 VIEWS = {

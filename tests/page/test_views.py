@@ -14,7 +14,7 @@ from benchmarks.demo.process import run_extender
 from tests.page.chromium import longest_task_ms, serious_faults, settled, slowness
 from tests.page.conftest import SCRIPT_NAME, place
 
-pytestmark = [pytest.mark.page, pytest.mark.slow("starts a browser and an extender")]
+pytestmark = pytest.mark.page
 
 VIEWS = {
     "cluster": "",

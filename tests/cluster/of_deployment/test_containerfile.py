@@ -21,7 +21,6 @@ from tests.cluster.programs.debian import unpacked_packages
 
 pytestmark = [
     pytest.mark.nightly,
-    pytest.mark.slow("installs a distribution, and a program's dependencies twice"),
     pytest.mark.skipif(
         sys.platform != "linux" or os.geteuid() != 0 or shutil.which("unshare") is None,
         reason="only root on Linux can change the root folder of a process",

@@ -22,7 +22,6 @@ from tests.cluster.programs.debian import unpacked_packages
 
 pytestmark = [
     pytest.mark.nightly,
-    pytest.mark.slow("every instruction is translated"),
     pytest.mark.skipif(
         sys.platform != "linux" or os.geteuid() != 0 or shutil.which("unshare") is None,
         reason="only root on Linux can change the root folder of a process",

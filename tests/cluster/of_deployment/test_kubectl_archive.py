@@ -55,7 +55,6 @@ def started(tmp_path):
     return run
 
 
-@pytest.mark.slow("installs the locked wheels for each Python, and packs them")
 def test_the_program_runs(store, started):
     """By the launcher; its version is that of the archive."""
     done = started(store / "kubectl-coterie", "--version")
@@ -65,7 +64,6 @@ def test_the_program_runs(store, started):
     assert done.stdout.startswith("--version\t")
 
 
-@pytest.mark.slow("loads every compiled library")
 def test_what_it_imports_is_there(store, started, tmp_path):
     """Compiled distributions find their libraries in the folder of this Python's version."""
     script = (store / "kubectl-coterie.py").read_text(encoding="utf-8")

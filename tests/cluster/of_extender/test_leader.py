@@ -146,7 +146,6 @@ def lock_out(pair: Pair, plane: ControlPlane) -> None:
 
 
 @pytest.mark.parametrize("break_extender", [crash, lock_out], ids=["crashed", "never synced"])
-@pytest.mark.slow("waits for liveness probes as slow as those of deploy/")
 def test_the_standby_leads_where_the_leaders_extender_is_broken(plane, break_extender):
     """GPU pods waited for as long as the leader lived; the healthy pair is not restarted."""
     leader = start_pair(plane, 0)

@@ -36,7 +36,6 @@ def run_until_killed(folder):
         time.sleep(3600)
 
 
-@pytest.mark.slow("a control plane and a kubelet start and end")
 def test_nothing_is_left(binaries, node_tools, tmp_path):
     """What is found while it runs is what is missed afterwards."""
     tools = install_tools(binaries, node_tools, print)
@@ -51,7 +50,6 @@ def test_nothing_is_left(binaries, node_tools, tmp_path):
     assert network_links() == links
 
 
-@pytest.mark.slow("a control plane and a kubelet start and end")
 @pytest.mark.usefixtures("node_tools")
 def test_nothing_is_left_by_a_stage_that_is_killed(tmp_path):
     """By SIGKILL, which no handler sees."""

@@ -40,7 +40,6 @@ NEXT = "next"
 ROLLS_BACK_WITHIN_S = 60
 """Helm waits so long for the bad upgrade, and at most so long for what it rolls back to."""
 OWN_KEYS = {names.TOPOLOGY, names.DEVICES}
-STEPS = "helm waits for pods of several rollouts"
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +105,6 @@ def as_planned(stage, pod):
     return process
 
 
-@pytest.mark.slow(STEPS)
 def test_a_second_scheduler_is_installed_upgraded_rolled_back_and_removed(stage, release):
     """And what stays after it is what docs/operator-guide.md lists."""
     release.install("--create-namespace", mode="second-scheduler", scheduler__replicas="1")
@@ -154,7 +152,6 @@ def test_a_second_scheduler_is_installed_upgraded_rolled_back_and_removed(stage,
     assert own_keys(stage) == set()
 
 
-@pytest.mark.slow(STEPS)
 def test_a_service_with_its_own_certificates_is_installed_and_removed(stage, release):
     """Both by the pages' commands, by which the agents clean their nodes first."""
     folder = stage.folder / "commands"

@@ -156,7 +156,6 @@ def moved(stage, listing, commands):
     return without.seconds
 
 
-@pytest.mark.slow("two plugins take turns as pods, and Helm waits for a scheduler")
 def test_a_node_moves_and_moves_back_below_running_pods(stage):
     """First observed beside NVIDIA's, as docs/install.md recommends; no container is touched."""
     release = ChartRelease(stage)

@@ -118,20 +118,17 @@ def in_place(stage: InstallStage, pod: dict[str, Any], folder: Path) -> dict[str
     return pod
 
 
-@pytest.mark.slow("a pod is placed, and each command starts a program")
 def test_kubectl_coterie_answers_the_admin(stage):
     """The extender is found beside kube-scheduler."""
     await_so(lambda: "waits" in stage.kubectl("get", "pods"), "the pod that waits")
     admin_sees_everything(stage, placed="placed", waits="waits")
 
 
-@pytest.mark.slow("each command starts a program")
 def test_kubectl_coterie_needs_the_readers_role_alone(stage):
     """It is a Role of kube-system here, where the extender's pod is."""
     reader_sees_the_extender(stage, namespace=SYSTEM)
 
 
-@pytest.mark.slow("each command starts a program")
 def test_kubectl_coterie_names_the_missing_right(stage):
     """Of a user without rights."""
     stranger_is_told_the_right(stage, namespace=SYSTEM, pod=POD)

@@ -71,7 +71,6 @@ def checkpoint(stage):
     return {one for entry in entries for ids in entry["DeviceIDs"].values() for one in ids}
 
 
-@pytest.mark.slow("all is removed, namespaces with what is in them")
 def test_what_a_removal_takes_and_what_it_leaves(stage):
     """docs/operator-guide.md, "Remove": the order, and each row of its table."""
     running = stage.start("running", 4)

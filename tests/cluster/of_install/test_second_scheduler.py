@@ -69,7 +69,6 @@ def tags(stage, *namespaces):
     return found
 
 
-@pytest.mark.slow("a Job's pod starts")
 def test_a_jobs_container_has_what_was_planned(stage):
     """The whole way: policy, scheduler, extender, plan, kubelet, plugin, container."""
     await_so(lambda: stage.gpus("node-0") == (8, 8), "all GPUs of the node")
@@ -132,7 +131,6 @@ def test_the_node_says_what_it_has(stage):
     await_so(lambda: keys() >= {names.TOPOLOGY, names.DEVICES}, "annotations of the Node")
 
 
-@pytest.mark.slow("pods are replaced one after the other")
 def test_upgrade_and_rollback_leave_gpu_pods_alone(stage):
     """Their containers keep process and devices, and new pods get what these do not hold."""
     first = stage.start("first", 4)
@@ -164,7 +162,6 @@ def test_upgrade_and_rollback_leave_gpu_pods_alone(stage):
     stage.pods.clear()
 
 
-@pytest.mark.slow("a pod is placed, and each command starts a program")
 def test_kubectl_coterie_answers_the_admin(stage):
     """Of two schedulers' extenders the one that leads knows the pods that wait."""
     stage.start("placed", 2)
@@ -173,7 +170,6 @@ def test_kubectl_coterie_answers_the_admin(stage):
     stage.pods.delete("placed", "waits")
 
 
-@pytest.mark.slow("each command starts a program")
 def test_kubectl_coterie_needs_the_readers_role_alone(stage):
     """No right in the cluster, and none in any other namespace."""
     reader_sees_the_extender(stage, namespace=SYSTEM)

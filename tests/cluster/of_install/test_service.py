@@ -100,13 +100,11 @@ def until_planned(stage, name, gpus):
     assert len(stage.plan(name)) == gpus
 
 
-@pytest.mark.slow("a pod starts")
 def test_the_scheduler_calls_the_extender_by_the_services_name(stage):
     """Over mutual TLS, through CoreDNS and kube-proxy: without either no pod would be planned."""
     until_planned(stage, "by-name", 2)
 
 
-@pytest.mark.slow("another replica takes the Lease over, and a pod starts")
 def test_one_replica_binds_and_the_other_takes_over(stage):
     """The pod's address, which the Lease's holder publishes, is one that the other one reaches."""
     values: dict[str, float] = {}
@@ -135,7 +133,6 @@ def test_who_has_no_certificate_is_refused(stage):
         httpx.post(url, json={}, verify=False, timeout=60, trust_env=False)  # noqa: S501 - ours
 
 
-@pytest.mark.slow("a pod is placed, and each command starts a program")
 def test_kubectl_coterie_answers_the_admin(stage):
     """The read API is plain HTTP on the pod's loopback, beside the Service's mutual TLS."""
     stage.start("placed", 2)
@@ -144,7 +141,6 @@ def test_kubectl_coterie_answers_the_admin(stage):
     stage.pods.delete("placed", "waits")
 
 
-@pytest.mark.slow("each command starts a program")
 def test_kubectl_coterie_names_the_missing_right(stage):
     """Of a user without rights."""
     stranger_is_told_the_right(stage, namespace=SYSTEM, pod=min(extenders(stage)))

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 NODES = lay_out(parse_cluster("2x dgx-1-v100, 1x 8x-l4"))
 SOON_S = 60.0
 
-pytestmark = pytest.mark.slow("a live extender starts, serves and stops")
-
 
 @pytest.fixture(autouse=True)
 def _collector_restored() -> Iterator[None]:

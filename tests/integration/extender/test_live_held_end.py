@@ -7,7 +7,6 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import httpx
-import pytest
 
 from tests.integration.extender.test_live import SOON_S, run
 from tests.integration.extender.test_live_pending import until_placed
@@ -19,8 +18,6 @@ GRACE_S = 60
 """What the servers wait for requests at the end; ample for the end itself on a busy machine."""
 HTTP_TIMEOUT_S = 150.0
 """Binds are held for 0.6 of it: longer than the servers wait."""
-
-pytestmark = pytest.mark.slow("a live extender starts, serves and stops")
 
 
 async def until_held(live: Live) -> None:

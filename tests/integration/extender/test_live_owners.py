@@ -6,16 +6,12 @@ import asyncio
 import io
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from extender.decision_log.replay import replay
 from tests.integration.extender.test_live import SOON_S, run
 
 if TYPE_CHECKING:
     from tests.integration.extender.fake_api import FakeApi
     from tests.integration.extender.test_live import Live
-
-pytestmark = pytest.mark.slow("a live extender starts, serves and stops")
 
 PREFIX = "batch.kubernetes.io/"
 SIZE = 2

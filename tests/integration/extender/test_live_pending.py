@@ -6,15 +6,11 @@ import asyncio
 import io
 from typing import TYPE_CHECKING
 
-import pytest
-
 from tests.integration.extender.test_live import NODES, SOON_S, run
 
 if TYPE_CHECKING:
     from tests.integration.extender.fake_api import FakeApi
     from tests.integration.extender.test_live import Live
-
-pytestmark = pytest.mark.slow("a live extender starts, serves and stops")
 
 
 async def until_placed(live: Live, name: str) -> None:

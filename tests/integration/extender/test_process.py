@@ -20,8 +20,6 @@ from tests.unit.extender.pods import args, binding, pod
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.slow("starts the extender as a process")
-
 START_TIMEOUT_S = 60
 
 

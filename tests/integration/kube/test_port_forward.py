@@ -154,7 +154,6 @@ def test_a_client_that_ends_its_sending_side_still_receives(tmp_path):
     with_forward(tmp_path, check)
 
 
-@pytest.mark.slow("waits until a pod is given up")
 def test_a_pod_that_says_nothing_to_an_ended_client_is_left(tmp_path):
     """The client may be gone, and the protocol cannot say so to the pod."""
 

@@ -12,8 +12,6 @@ from kubectl_coterie import command_line
 from tests.programs import called
 from tests.unit.extender.pods import args, binding, pod
 
-pytestmark = pytest.mark.slow("the extender is a process")
-
 EXAMPLES = Path(__file__).resolve().parents[3] / "docs" / "examples"
 NODES = ["dgx-1-v100-0", "dgx-1-v100-1", "8x-l4-0"]
 

@@ -120,7 +120,6 @@ def test_programs_get_the_machine_and_its_owners(tmp_path, capsys, form):
         assert f"node: {NODE}\n" in said
 
 
-@pytest.mark.slow("matplotlib's first import")
 def test_svg_is_a_text_and_png_bytes(tmp_path, capsysbinary):
     """With the pods' sets in colour; what is not known goes to standard error."""
     with InstalledCluster().running(tmp_path) as flags:

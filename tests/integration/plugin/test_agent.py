@@ -440,7 +440,6 @@ def test_a_required_pod_whose_set_is_gone_fails_with_the_reason(root):
     asyncio.run(go())
 
 
-@pytest.mark.slow("waits for a write")
 def test_links_that_go_down_are_published(root):
     """The topology is what is there now."""
 
@@ -476,7 +475,6 @@ def test_a_kubelet_that_restarts_is_served_again(root):
     asyncio.run(go())
 
 
-@pytest.mark.slow("waits for an agent to begin")
 def test_a_new_agent_goes_on_where_the_last_one_ended(root):
     """Nothing is kept but what the kubelet and the Node report."""
 
@@ -566,7 +564,6 @@ def test_it_does_not_register_before_the_kubelets_pods_could_be_read(root, regis
     asyncio.run(go())
 
 
-@pytest.mark.slow("waits for a write")
 def test_without_telemetry_nothing_else_changes(root, monkeypatch):
     """What observes only observes: readiness, reports and writes do not depend on it."""
     pace = ReportTiming(soon_s=0.03, settled_s=0.3, idle_s=1000.0, retry_s=0.3)
@@ -634,7 +631,6 @@ def test_a_reporter_serves_nothing_and_publishes_everything(root):
     asyncio.run(go())
 
 
-@pytest.mark.slow("waits for an agent to begin")
 def test_other_resources_end_the_agent(root):
     """Each resource has a server of its own, so the process makes a new agent."""
 
@@ -657,7 +653,6 @@ def test_other_resources_end_the_agent(root):
     asyncio.run(go())
 
 
-@pytest.mark.slow("waits for an agent to begin")
 def test_a_reload_ends_the_agent(root):
     """SIGHUP, as NVIDIA's plugin has it."""
 
@@ -918,7 +913,6 @@ def test_a_restart_is_due_after_minutes(root, monkeypatch):
     asyncio.run(go())
 
 
-@pytest.mark.slow("waits for an agent to end by itself")
 def test_a_restart_that_no_probe_makes_is_made_by_the_agent(root, monkeypatch):
     """A process that can do nothing any more ends, for whatever starts it again."""
     made = []
@@ -990,7 +984,6 @@ async def restarted(node):
     await node.until(lambda: node.agent.ready() == "")
 
 
-@pytest.mark.slow("waits for an agent to begin")
 @pytest.mark.parametrize(
     ("code", "boot_id", "n_healthy"),
     [
@@ -1038,7 +1031,6 @@ def test_a_fault_ends_where_the_driver_requests_no_recovery(root, monkeypatch):
     asyncio.run(go())
 
 
-@pytest.mark.slow("waits for an agent to begin")
 def test_marks_are_restored_when_the_node_can_be_read(root, monkeypatch):
     """An API server that is away must not keep a node's GPUs away, nor make a mark forgotten."""
 
@@ -1068,7 +1060,6 @@ def test_marks_are_restored_when_the_node_can_be_read(root, monkeypatch):
     asyncio.run(go())
 
 
-@pytest.mark.slow("waits for an agent to begin")
 def test_marks_are_restored_by_the_agent_that_reads_the_node(root, monkeypatch):
     """One before it in the same process may have ended while the API server was away."""
 
@@ -1137,7 +1128,6 @@ def test_a_gpu_that_recovers_before_the_first_poll_is_offered(root):
     asyncio.run(go())
 
 
-@pytest.mark.slow("waits for an agent to begin")
 def test_holds_stay_published_while_a_new_agent_is_blind(root):
     """Devices that others have must not look free for a moment."""
 

@@ -328,7 +328,6 @@ def test_wrong_settings(root, flags, said):
     assert (root / f"{CDI_VENDOR}-gpu.json.tmp").exists()
 
 
-@pytest.mark.slow("starts the command as a process")
 @pytest.mark.parametrize("is_clean", [True, False], ids=["stays when clean", "ends when not"])
 def test_a_pod_of_a_daemonset_stays(root, is_clean):
     """It prints at once and ends on SIGTERM with 0; where it failed its pod is started again."""
@@ -362,7 +361,6 @@ def answer_of(port, path):
     pytest.fail(f"nothing listens on port {port}")
 
 
-@pytest.mark.slow("starts the command as a process")
 def test_a_pod_is_ready_when_its_node_is_clean(root):
     """However long that takes: `kubectl rollout status` would end with nodes to be cleaned."""
     port = free_port()

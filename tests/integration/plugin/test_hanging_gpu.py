@@ -93,7 +93,6 @@ class Machine(NvmlMachine):
             self._late.give_up()
 
 
-@pytest.mark.slow("waits for a GPU that does not answer, several times")
 def test_a_gpu_that_is_always_late_leaves_the_list_once(tmp_path, monkeypatch):
     """GPU 3 answers each call after its deadline: one change of the Node, and seven GPUs stay."""
     monkeypatch.setattr("plugin.nvidia.nvml.reader.POLL_S", 1.0)

@@ -301,7 +301,6 @@ class KubeletProcess:
         await self.process.wait()
 
 
-@pytest.mark.slow("starts and kills a kubelet process three times")
 def test_a_killed_kubelet_has_us_again(root):
     """SIGKILL leaves its socket behind, and its connections end without a word."""
     kubelet = KubeletProcess(root)

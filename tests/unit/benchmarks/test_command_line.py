@@ -33,7 +33,6 @@ def test_an_unknown_benchmark_is_a_usage_error():
 
 
 @pytest.mark.shared
-@pytest.mark.slow("runs whole benchmarks on recordings")
 @pytest.mark.parametrize(
     "name", ["efficiency", "fidelity", "group-fidelity", "replay", "fleet", "groups"]
 )

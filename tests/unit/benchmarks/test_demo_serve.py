@@ -16,7 +16,6 @@ from benchmarks.demo.serve import MOST_WAITING, Traffic, come_and_go, until_sign
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.slow("starts an extender as a process")
 CLUSTER = "2x dgx-1-v100, 2x 4x-l40s"
 
 

@@ -61,7 +61,6 @@ def test_run_names_every_policy_once(machine):
 
 
 @pytest.mark.shared
-@pytest.mark.slow("runs a whole benchmark on recordings")
 def test_goals(shared, rows_of):
     """Labels alone and with measured pairs reach the goals; two relabellings stand for twenty."""
     machines = load_machines(shared)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from benchmarks.speed.groups import GROUPS, GroupLoad, measure_group_speed
 from benchmarks.speed.whole_domains import measure_whole_domains
 
 
-@pytest.mark.slow("builds clusters of 80 nodes")
 def test_filter_and_each_kind_of_group_are_measured():
     """Times are above 0; the groups that fit are placed."""
     table = measure_group_speed(GroupLoad(80, 2, (0.3,)))
@@ -23,7 +20,6 @@ def test_filter_and_each_kind_of_group_are_measured():
     assert "0 of plan of 512 x 8 GPUs" in placed
 
 
-@pytest.mark.slow("builds two clusters of 80 nodes")
 def test_single_pods_are_measured_with_the_setting_on_and_off():
     """Each verb as often, for the same pods."""
     table = measure_whole_domains(GroupLoad(80, 1, ()))

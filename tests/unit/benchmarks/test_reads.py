@@ -70,7 +70,6 @@ def test_the_reader_fails_where_an_answer_does(pages):
         read_all(connection)
 
 
-@pytest.mark.slow("runs an extender and a reader as processes")
 def test_calls_are_measured_with_and_without_a_reader():
     """Each verb at each pace, beside each kind of reader and none."""
     load = Load((16,), 40, 4, n_builds=1, n_selections=1, n_fits=1, n_draws=1)

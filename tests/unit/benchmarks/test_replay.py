@@ -62,7 +62,6 @@ def test_relabelling_takes_the_lowest_ids_luck_away(machine, rows_of):
 
 
 @pytest.mark.shared
-@pytest.mark.slow("runs a whole benchmark on recordings")
 def test_goals(shared, rows_of):
     """Mean and harmonic GB/s over five queues; four tie orders stand for twenty."""
     machine = next(m for m in load_machines(shared) if m.name == "V100")

@@ -9,7 +9,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from rich.console import Console
 
 import benchmarks.report
@@ -54,7 +53,6 @@ def test_results_keep_whole_figures_and_where_they_were_made(tmp_path):
     assert "run quick" in text
 
 
-@pytest.mark.slow("runs git and this module's program")
 def test_a_result_is_no_uncommitted_change(tmp_path):
     """Else each benchmark of several would be said to have measured other code than the first."""
     folder = tmp_path / "benchmarks"

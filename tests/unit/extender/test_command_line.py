@@ -232,7 +232,6 @@ def test_explain_of_no_file_says_how_a_pod_is_named(tmp_path, monkeypatch, name,
     assert (result.exit_code, message) == (2, result.stderr.strip().removeprefix("error: "))
 
 
-@pytest.mark.slow("starts the extender as a process")
 def test_explain_ends_without_an_error_where_its_output_is_closed(tmp_path):
     """As for `coterie-extender explain pod.yaml | head -1`."""
     path = tmp_path / "pod.yaml"

@@ -283,7 +283,6 @@ def running(*arguments, environment=None):
         process.close()
 
 
-@pytest.mark.slow("starts the plugin as a process")
 def test_the_program_serves_reloads_and_ends(root):
     """SIGHUP reads the settings again, SIGTERM ends it with 0 and leaves no socket."""
     config = root / "config.yaml"
@@ -307,7 +306,6 @@ def test_the_program_serves_reloads_and_ends(root):
         assert sockets(root) == ["kubelet.sock"]
 
 
-@pytest.mark.slow("starts the plugin as a process")
 def test_a_machine_that_cannot_be_read_is_waited_for(root):
     """With FAIL_ON_INIT_ERROR false, as on nodes without GPUs; SIGTERM ends the wait."""
     library = root / "driver" / "usr" / "lib64" / "libnvidia-ml.so.1"
@@ -351,7 +349,6 @@ def test_a_start_that_fails_says_why(root, more, code, message):
     assert message in lines[-1]["reason"]
 
 
-@pytest.mark.slow("waits for an agent to begin")
 @pytest.mark.usefixtures("_own_log")
 def test_main_runs_until_it_is_signalled(root, monkeypatch, capsys):
     """Booleans as Go writes them, signals as they come, JSON lines on standard error."""

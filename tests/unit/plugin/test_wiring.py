@@ -184,7 +184,6 @@ def test_figures_that_cannot_be_read_stop_the_start(root, make):
 # --- One agent after another -----------------------------------------------------------------
 
 
-@pytest.mark.slow("waits for an agent to begin")
 def test_a_reload_reads_settings_and_machine_again(root):
     """SIGHUP: another machine is served, at another port."""
 
@@ -211,7 +210,6 @@ def test_a_reload_reads_settings_and_machine_again(root):
     asyncio.run(go())
 
 
-@pytest.mark.slow("waits for an agent to begin")
 def test_other_resources_begin_an_agent_under_the_same_settings(root):
     """MIG was switched on: a new resource needs its own server, and nothing else changes."""
     faults = root / "faults.json"
@@ -238,7 +236,6 @@ def test_a_reload_without_a_running_plugin_is_no_fault():
     Running().reload()
 
 
-@pytest.mark.slow("waits for an agent to begin")
 def test_settings_without_effect_are_logged(root):
     """In one line, behind those that have one; sharing is a setting too."""
 
@@ -266,7 +263,6 @@ def test_a_machine_that_cannot_be_read_ends_it(root):
         asyncio.run(Node(root, {"simulate": None}).work())
 
 
-@pytest.mark.slow("waits for an agent to begin")
 def test_a_machine_that_cannot_be_read_is_waited_for(root, monkeypatch):
     """Where that is set; the probe says what is missing."""
     monkeypatch.setattr(wiring, "READ_AGAIN_S", 0.02)

@@ -37,7 +37,6 @@ def cache(tmp_path, monkeypatch):
     return tmp_path / "cache"
 
 
-@pytest.mark.slow("downloads with apt, several times at once")
 def test_a_package_of_two_architectures_is_downloaded_at_once(cache):
     """Both images' layers are made at the same time, from files that they share."""
     n_threads = 8

@@ -6,7 +6,6 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -401,5 +400,5 @@ def _group(pod: FakePod) -> str:
     return group
 
 
-TestGroups = pytest.mark.slow("plays many random histories of groups")(GroupsMachine.TestCase)
+TestGroups = GroupsMachine.TestCase
 TestGroups.settings = settings(max_examples=up_to(100), stateful_step_count=50)

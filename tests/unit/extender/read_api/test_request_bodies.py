@@ -163,7 +163,6 @@ def test_a_body_of_short_values_is_not_decoded(served, path):
     assert problem.detail == "body has over 10000 values, expected fewer or shorter manifests"
 
 
-@pytest.mark.slow("waits until bodies are late")
 def test_a_what_if_has_a_place_before_its_body_is_read(served, monkeypatch):
     """Bodies of those that are refused take no memory; one that does not arrive gives its up."""
     monkeypatch.setattr("extender.read_api.routes.BODY_TIMEOUT_S", 2.0)

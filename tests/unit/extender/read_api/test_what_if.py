@@ -497,7 +497,6 @@ def test_a_log_with_what_ifs_between_replays():
     assert (replayed.n_calls, replayed.difference) == (8, None)
 
 
-@pytest.mark.slow("fills a cluster of 5,000 nodes")
 @pytest.mark.usefixtures("_frozen")
 def test_a_large_cluster_is_walked_in_short_turns():
     """64 pods on 5,000 nodes: no turn holds the event loop for long."""

@@ -6,7 +6,6 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -517,7 +516,5 @@ def masks(cluster: LiveCluster) -> dict[tuple[str, str], tuple[int, bool]]:
     }
 
 
-TestLiveState = pytest.mark.slow("plays many random histories of a cluster")(
-    LiveStateModel.TestCase
-)
+TestLiveState = LiveStateModel.TestCase
 TestLiveState.settings = settings(max_examples=up_to(150), stateful_step_count=50)

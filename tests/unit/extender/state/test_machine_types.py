@@ -107,7 +107,6 @@ def test_what_no_node_uses_is_dropped(monkeypatch):
     )
 
 
-@pytest.mark.slow("a node in 3,000 states: 1,000 of them are kept")
 def test_kinds_of_a_worth_that_has_changed_are_dropped():
     """The label of a Node may follow a price: every change makes a kind, of a machine in use."""
     cluster = live()

@@ -15,7 +15,6 @@ HEAVY = ("requests", "requests_oauthlib", "urllib3", "websocket")
 LIST_IMPORTED = "import json, sys; print(json.dumps([name for name in {} if name in sys.modules]))"
 
 
-@pytest.mark.slow("imports the whole client in a process of its own")
 @pytest.mark.parametrize(
     ("first", "expected"),
     [

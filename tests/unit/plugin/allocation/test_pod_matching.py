@@ -494,7 +494,6 @@ STEPS = st.one_of(
 )
 
 
-@pytest.mark.slow("replays many random histories of a node")
 @settings(max_examples=up_to(200), suppress_health_check=[HealthCheck.too_slow])
 @given(
     chance=st.randoms(use_true_random=False),

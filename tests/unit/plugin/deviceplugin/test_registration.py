@@ -237,7 +237,6 @@ class Slow(FakeKubelet):
             await self.disconnect(client.resource)
 
 
-@pytest.mark.slow("the pause is far longer than what the kubelet needs")
 def test_a_kubelet_has_time_to_notice_that_a_watch_has_ended(root):
     """Else it would hang up on the next one, which it takes for the old one."""
     kubelet = Slow(root)

@@ -433,7 +433,6 @@ def test_without_matplotlib_the_import_says_what_to_install(monkeypatch):
 
 @given(topology=node_topologies(max_gpus=6), title=st.none() | st.text())
 @settings(max_examples=up_to(25))
-@pytest.mark.slow("draws many machines")
 def test_any_machine_gives_well_formed_svg(topology, title):
     """Names come from outside, and recorded machines only show the usual corners of the model."""
     svg = draw_topology(topology, sets=[(title or "", [0])], title=title)

@@ -702,7 +702,6 @@ def names_of_the_stuck():
     return [thread.name for thread in stuck()]
 
 
-@pytest.mark.slow("waits for a GPU that does not answer")
 @pytest.mark.usefixtures("impatient")
 def test_one_gpu_that_hangs_leaves_the_others(machine, fake):
     """It is at fault alone, whatever is read; it costs one thread, and comes back."""
@@ -722,7 +721,6 @@ def test_one_gpu_that_hangs_leaves_the_others(machine, fake):
     assert machine.read() == whole
 
 
-@pytest.mark.slow("waits for a GPU that does not answer")
 @pytest.mark.usefixtures("impatient")
 def test_a_gpu_that_hangs_when_it_is_read(machine, fake):
     """The others are read; it keeps what was read before."""
@@ -732,7 +730,6 @@ def test_a_gpu_that_hangs_when_it_is_read(machine, fake):
         assert machine.faults() == {uuid_of(3): NO_ANSWER}
 
 
-@pytest.mark.slow("waits for a GPU that does not answer")
 @pytest.mark.usefixtures("impatient")
 def test_a_gpu_that_hangs_from_the_start_is_noted(machine, fake):
     """The others are served; a new process would hang as well, so none is wanted."""
@@ -746,7 +743,6 @@ def test_a_gpu_that_hangs_from_the_start_is_noted(machine, fake):
     assert [gpu.index for gpu in machine.read().gpus] == list(range(8))
 
 
-@pytest.mark.slow("waits for a GPU that does not answer")
 @pytest.mark.usefixtures("impatient")
 def test_a_gpu_that_hangs_when_it_is_registered(machine, fake):
     """Events of the others arrive."""
@@ -761,7 +757,6 @@ def test_a_gpu_that_hangs_when_it_is_registered(machine, fake):
     assert len(fake.sets) == 1
 
 
-@pytest.mark.slow("waits for a GPU that does not answer")
 @pytest.mark.usefixtures("impatient")
 def test_gpus_that_are_all_late_when_they_are_registered(machine, fake):
     """A driver that is slow once must not cost a node its events for good."""
@@ -780,7 +775,6 @@ def test_gpus_that_are_all_late_when_they_are_registered(machine, fake):
     assert machine.wait(60) == (xid_event(uuid_of(5), 79),)
 
 
-@pytest.mark.slow("waits for a GPU that does not answer")
 @pytest.mark.usefixtures("impatient")
 def test_a_pair_that_hangs_is_unknown(machine, fake):
     """No GPU is at fault: each answers."""
@@ -792,7 +786,6 @@ def test_a_pair_that_hangs_is_unknown(machine, fake):
     assert machine.read().topology.pcie == load_recording("dgx-h100").pcie
 
 
-@pytest.mark.slow("waits for a GPU that does not answer")
 @pytest.mark.usefixtures("impatient")
 def test_the_library_is_not_closed_under_a_call_that_hangs(machine, fake):
     """A driver that was loaded again meanwhile is opened when the call has returned."""
