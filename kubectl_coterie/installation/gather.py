@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["gather"]
 
-_NODE_NAMESPACES = ("coterie-node", "coterie-system-node")
-"""Of the node plugin: in deploy/, and with the chart in the namespace of its example."""
+_NODE_NAMESPACE = "coterie-node"
+"""Of the node plugin."""
 _ADMISSION = "/apis/admissionregistration.k8s.io"
 _NO_SETTINGS = frozenset({"kube-root-ca.crt"})
 
@@ -94,7 +94,7 @@ async def _programs_in_namespaces(
     programs: list[ProgramPod] = []
     given = session.options.extender_namespace
     is_any = False
-    for namespace in (*((given,) if given else NAMESPACES), *_NODE_NAMESPACES):
+    for namespace in (*((given,) if given else NAMESPACES), _NODE_NAMESPACE):
         path = f"/api/v1/namespaces/{url_quote(namespace, safe='')}/pods"
         read = await reading.list(path, keep=_keep_pod(programs))
         is_any = is_any or read.value is not None

@@ -7,11 +7,6 @@
 {{- $name | trunc 50 | trimSuffix "-" -}}
 {{- end }}
 
-{{/* The node plugin's namespace. */}}
-{{- define "coterie.nodeNamespace" -}}
-{{- .Values.node.namespace | default (printf "%s-node" .Release.Namespace) -}}
-{{- end }}
-
 {{/* The namespace of what Prometheus and Grafana read. */}}
 {{- define "coterie.monitoringNamespace" -}}
 {{- .Values.monitoring.namespace | default .Release.Namespace -}}
@@ -52,18 +47,13 @@ app.kubernetes.io/part-of: coterie
 {{- if and (include "coterie.schedules" .root) (has .kind (splitList "," (nospace $kinds))) }}true{{ end -}}
 {{- end }}
 
-{{/* What the plugin is: device-plugin or reporter. */}}
-{{- define "coterie.pluginMode" -}}
-{{- .Values.plugin.mode | default (eq .Values.mode "audit" | ternary "reporter" "device-plugin") -}}
-{{- end }}
-
 {{/*
 How containers get their GPUs. A reporter gives them none, so there `cdi-cri` and the driver's root
 have no effect, and its own container gets its GPUs by `envvar` where not by `volume-mounts`.
 */}}
 {{- define "coterie.deviceListStrategy" -}}
 {{- $given := .Values.plugin.deviceListStrategy -}}
-{{- if eq (include "coterie.pluginMode" .) "reporter" -}}
+{{- if eq .Values.plugin.mode "reporter" -}}
 {{- eq $given "volume-mounts" | ternary "volume-mounts" "envvar" -}}
 {{- else -}}
 {{- $given | default (eq .Values.plugin.profile "gpu-operator" | ternary "cdi-cri" "envvar") -}}
@@ -102,8 +92,8 @@ NVIDIA's plugin is off already, a node offers no GPU until its reporter is repla
 */}}
 {{- define "coterie.pluginMaxUnavailable" -}}
 {{- $reports := false -}}
-{{- if eq (include "coterie.pluginMode" .) "device-plugin" -}}
-{{- $live := lookup "apps/v1" "DaemonSet" (include "coterie.nodeNamespace" .) (include "coterie.plugin" .) -}}
+{{- if eq .Values.plugin.mode "device-plugin" -}}
+{{- $live := lookup "apps/v1" "DaemonSet" .Values.node.namespace (include "coterie.plugin" .) -}}
 {{- range dig "spec" "template" "spec" "containers" list $live -}}
 {{- if has "--mode=reporter" (.args | default list) }}{{ $reports = true }}{{ end -}}
 {{- end -}}

@@ -3,7 +3,7 @@ Combinations of values that each are allowed and together are wrong. Each fault 
 value, what is wrong with it, what to do. All are said at once.
 */}}
 {{- define "coterie.validate" -}}
-{{- $faults := concat (include "coterie.imageFaults" . | fromYamlArray) (include "coterie.modeFaults" . | fromYamlArray) (include "coterie.versionFaults" . | fromYamlArray) (include "coterie.pluginFaults" . | fromYamlArray) (include "coterie.monitoringFaults" . | fromYamlArray) (include "coterie.otherReleaseFaults" . | fromYamlArray) -}}
+{{- $faults := concat (include "coterie.imageFaults" . | fromYamlArray) (include "coterie.modeFaults" . | fromYamlArray) (include "coterie.versionFaults" . | fromYamlArray) (include "coterie.pluginFaults" . | fromYamlArray) (include "coterie.monitoringFaults" . | fromYamlArray) (include "coterie.otherPluginFaults" . | fromYamlArray) (include "coterie.otherReleaseFaults" . | fromYamlArray) -}}
 {{- if $faults -}}
 {{- fail (join "\n" (prepend $faults "the values cannot be installed:")) -}}
 {{- end -}}
@@ -116,9 +116,9 @@ admissionregistration.k8s.io/v1beta1
 {{- define "coterie.pluginFaults" -}}
 {{- if .Values.plugin.enabled }}
 {{- $plugin := .Values.plugin -}}
-{{- $isReporter := eq (include "coterie.pluginMode" .) "reporter" -}}
+{{- $isReporter := eq .Values.plugin.mode "reporter" -}}
 {{- $strategy := include "coterie.deviceListStrategy" . -}}
-{{- if eq (include "coterie.nodeNamespace" .) .Release.Namespace }}
+{{- if eq .Values.node.namespace .Release.Namespace }}
 - "node.namespace is the release's own namespace {{ .Release.Namespace }}: the node plugin mounts folders of the host, which Pod Security allows at privileged alone, and all other pods meet restricted. Choose another one"
 {{- end }}
 {{- if and $plugin.kubelet.insecure (or $plugin.kubelet.caConfigMap $plugin.kubelet.serverName) }}
@@ -132,6 +132,9 @@ admissionregistration.k8s.io/v1beta1
 {{- end }}
 {{- if ne $plugin.migStrategy "none" }}
 - "plugin.migStrategy is {{ $plugin.migStrategy }} with plugin.profile simulated, whose nodes have no GPU and no driver: leave it out"
+{{- end }}
+{{- if and $isReporter (include "coterie.schedules" .) }}
+- "plugin.mode is reporter with plugin.profile simulated: no device plugin offers these GPUs then, and pods that request them wait for ever. Set plugin.mode to device-plugin"
 {{- end }}
 {{- if $plugin.onlyLabelledNodes }}
 - "plugin.onlyLabelledNodes is true with plugin.profile simulated, which has a label of its own: label nodes coterie.gpu/simulated=true, and leave it out"
@@ -202,6 +205,35 @@ PASS_DEVICE_SPECS: plugin.passDeviceSpecs
 - "{{ $given.value }}.{{ $name }} is a setting that the chart makes: leave it out, and set {{ get $values $variable }}"
 {{- else if has $variable $names }}
 - "{{ $given.value }}.{{ $name }} is a setting that the chart makes from its other values: leave it out, and change those"
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/*
+Other device plugins of NVIDIA's GPUs, seen where a cluster answers: DaemonSets that mount the kubelet's
+folder of device plugins and have one of their names in a label, an image or a container's name. These
+are `nvidia-device-plugin` and `nvidia/k8s-device-plugin` (NVIDIA's chart and manifest, the GPU
+operator), `nvidia-gpu-device-plugin` (GKE) and `hami-device-plugin`.
+*/}}
+{{- define "coterie.otherPluginFaults" -}}
+{{- $plugin := .Values.plugin -}}
+{{- $isAnywhere := and $plugin.enabled (eq $plugin.mode "device-plugin") (ne $plugin.profile "simulated") (not $plugin.clean) -}}
+{{- if and $isAnywhere (not $plugin.onlyLabelledNodes) (not $plugin.replacesNvidia) }}
+{{- $found := list -}}
+{{- range (lookup "apps/v1" "DaemonSet" "" "").items }}
+{{- $spec := .spec.template.spec -}}
+{{- $registers := false -}}
+{{- range $spec.volumes }}
+{{- if hasSuffix "/device-plugins" (dig "hostPath" "path" "" . | trimSuffix "/") }}{{ $registers = true }}{{ end -}}
+{{- end -}}
+{{- $names := dig "metadata" "labels" dict .spec.template | values -}}
+{{- range $spec.containers }}{{ $names = concat $names (list .name .image) }}{{ end -}}
+{{- if and $registers (regexMatch "nvidia[-/](gpu-|k8s-)?device-plugin|hami-device-plugin" (join " " $names)) }}
+{{- $found = append $found (printf "%s/%s" .metadata.namespace .metadata.name) -}}
+{{- end -}}
+{{- end -}}
+{{- if $found }}
+- "plugin.mode is device-plugin, and the cluster has another device plugin of NVIDIA's GPUs (DaemonSet {{ join ", " $found }}): two on one node disconnect each other. Leave plugin.mode out, set plugin.onlyLabelledNodes to true to move node by node (docs/migrate.md), or set plugin.replacesNvidia to true where the two share no node"
 {{- end }}
 {{- end }}
 {{- end }}

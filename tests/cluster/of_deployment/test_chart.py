@@ -267,11 +267,13 @@ RELEASES = (("one", "team-a", "one-coterie"), ("my-coterie", "gpus", "my-coterie
 def everything(helm, release, namespace):
     """The objects of all ways but monitoring, which names metrics, alerts and documents.
 
-    Under another name and in the chart's own second namespace.
+    Under another name and in other namespaces.
     """
     for name in set(WAYS) - {"monitoring"}:
         yield from helm.objects(
-            *(*way(name), "--set", "node.namespace="), release=release, namespace=namespace
+            *(*way(name), "--set", f"node.namespace={namespace}-node"),
+            release=release,
+            namespace=namespace,
         )
 
 
@@ -305,7 +307,7 @@ def test_everything_follows_release_and_namespace(helm):
 def monitoring(helm, *values):
     """The three objects for Prometheus and Grafana of a release called `gpus`, by their kinds."""
     objects = helm.objects(
-        *(*way("monitoring"), "--set", "monitoring.namespace=,node.namespace=", *values),
+        *(*way("monitoring"), "--set", "monitoring.namespace=", *values),
         release="gpus",
         namespace="team-a",
     )
@@ -324,7 +326,7 @@ def test_alerts_and_scrapes_follow_the_release(helm):
     """By another job or namespace `up` would never be 0, and there would be no target."""
     made = monitoring(helm)
     assert made["PodMonitor"]["spec"]["namespaceSelector"] == {
-        "matchNames": ["team-a", "team-a-node"]
+        "matchNames": ["team-a", "coterie-node"]
     }
     rules = {
         rule["alert"]: rule["expr"]
@@ -340,7 +342,7 @@ def test_alerts_and_scrapes_follow_the_release(helm):
     ("values", "namespaces", "groups", "dashboards"),
     [
         (
-            *("mode=audit", ["team-a-node"]),
+            *("mode=audit,plugin.mode=reporter", ["coterie-node"]),
             *(["coterie-plugin"], ["coterie-node.json"]),
         ),
         (

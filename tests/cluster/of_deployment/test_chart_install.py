@@ -23,6 +23,7 @@ PAGE = ROOT / "docs" / "operator-guide.md"
 WAYS = sorted(path.stem for path in (CHART / "ci").glob("*.yaml"))
 FOREIGN = {"openshift", "monitoring"}
 """Ways with objects that a plain API server has no kinds for."""
+SERVES = "mode=second-scheduler,plugin.mode=device-plugin"
 RESTRICTED = "pod-security.kubernetes.io/enforce=restricted"
 DRY_RUN = {"dryRun": "All"}
 EVERYTHING = {
@@ -106,18 +107,16 @@ def test_a_dry_run_on_the_server_says_the_next_commands(cluster, mode):
     notes = notes_of(cluster, f"mode={mode}")
     if mode == "audit":
         assert "It has no effect on scheduling." in notes
-        assert "--set mode=second-scheduler --set plugin.mode=reporter" in notes
-        assert "helm test" not in notes
+        assert "--set mode=second-scheduler\n" in notes
     else:
         assert "GPU pods with schedulerName gpus-coterie-scheduler are placed" in notes
         assert f"kubectl label namespace team-a {RESTRICTED}" in notes
-        assert "helm test gpus --namespace team-a --logs" in notes
-        assert "Switch NVIDIA's device plugin off" in notes
+        assert "--set plugin.mode=device-plugin --set plugin.onlyLabelledNodes=true\n" in notes
         assert ("get secret gpus-coterie-extender-tls gpus-coterie-scheduler-tls" in notes) == (
             mode == "service"
         )
     rollouts = set(re.findall(r"kubectl --namespace (\S+) rollout status (\S+)", notes))
-    expected = {("team-a-node", "daemonset/gpus-coterie-plugin")}
+    expected = {("coterie-node", "daemonset/gpus-coterie-plugin")}
     if mode != "audit":
         expected.add(("team-a", "deployment/gpus-coterie-scheduler"))
     if mode == "service":
@@ -128,11 +127,14 @@ def test_a_dry_run_on_the_server_says_the_next_commands(cluster, mode):
 @pytest.mark.parametrize("mode", ["audit", "second-scheduler", "service"])
 def test_notes_of_a_reporter_leave_nvidias_plugin_on(cluster, mode):
     """It serves no GPU; `helm test` would find the GPUs that NVIDIA's plugin has chosen."""
-    reporter = f"mode={mode},plugin.mode=reporter"
-    notes = notes_of(cluster, reporter)
+    notes = notes_of(cluster, f"mode={mode}")
     assert "helm test" not in notes
     assert "Switch NVIDIA's device plugin off" not in notes
-    notes = notes_of(cluster, f"{reporter},plugin.onlyLabelledNodes=true")
+    if mode != "audit":
+        notes = notes_of(cluster, f"mode={mode},plugin.mode=device-plugin")
+        assert "helm test gpus --namespace team-a --logs" in notes
+        assert "Switch NVIDIA's device plugin off" in notes
+    notes = notes_of(cluster, f"mode={mode},plugin.onlyLabelledNodes=true")
     assert "do not switch NVIDIA's device plugin off on these nodes" in notes
     (moved,) = re.findall(r"^ +helm upgrade (.*plugin\.mode=device-plugin)$", notes, re.MULTILINE)
     assert ("--set mode=second-scheduler" in moved) == (mode == "audit")
@@ -144,7 +146,7 @@ def test_notes_say_how_to_see_that_the_operators_nodes_are_chosen(cluster, mode)
     profile = f"mode={mode},plugin.profile=gpu-operator"
     older = "nvidia.com/gpu.deploy.gpu-feature-discovery"
     notes = notes_of(cluster, profile)
-    assert "kubectl --namespace team-a-node get daemonset gpus-coterie-plugin\n" in notes
+    assert "kubectl --namespace coterie-node get daemonset gpus-coterie-plugin\n" in notes
     assert f"plugin.gpuOperator.clientLabel={older}\n" in notes
     assert "--label-columns=nvidia.com/gpu.deploy.client,nvidia.com/gpu.deploy.op" in notes
     notes = notes_of(cluster, f"{profile},plugin.gpuOperator.clientLabel={older}")
@@ -167,10 +169,10 @@ def test_notes_name_the_labels_that_nodes_need(cluster):
         one["key"] for (one,) in terms
     ]
     for values in ("plugin.onlyLabelledNodes=true", "plugin.profile=simulated"):
-        assert "pci-10de" not in notes_of(cluster, f"mode=second-scheduler,{values}")
+        assert "pci-10de" not in notes_of(cluster, f"{SERVES},{values}")
 
 
-@pytest.mark.parametrize("mode", ["audit", "second-scheduler"])
+@pytest.mark.parametrize("mode", ["audit", SERVES.partition("=")[2]])
 def test_notes_say_what_a_self_signed_kubelet_needs(cluster, mode):
     """The one reason by which a first installation commonly does not become ready."""
     command = "--set plugin.kubelet.caConfigMap=NAME\n"
@@ -253,7 +255,9 @@ SERIAL = itertools.count()
 @pytest.fixture
 def release(cluster, control_plane):
     """A release with all parts of the Service way, gone after the test."""
-    values = "mode=service,plugin.profile=simulated,schedulerName.require=warn"
+    values = (
+        "mode=service,plugin.mode=device-plugin,plugin.profile=simulated,schedulerName.require=warn"
+    )
     one = Release(cluster, f"team-{next(SERIAL)}", (*IMAGE, "--set", values))
     said = one.run("install", "--create-namespace")
     (command,) = re.findall(r"^ +kubectl (label namespace .*)$", said, re.MULTILINE)
@@ -267,7 +271,7 @@ def test_all_reporters_become_device_plugins_at_once(cluster, control_plane):
     arguments = ("gpus", str(CHART), "--namespace", "moved")
 
     def at_once():
-        path = "/apis/apps/v1/namespaces/moved-node/daemonsets/gpus-coterie-plugin"
+        path = "/apis/apps/v1/namespaces/coterie-node/daemonsets/gpus-coterie-plugin"
         spec = control_plane.client.get(path).json()["spec"]
         return spec["updateStrategy"]["rollingUpdate"]["maxUnavailable"]
 
@@ -279,6 +283,80 @@ def test_all_reporters_become_device_plugins_at_once(cluster, control_plane):
         found.append(at_once())
     cluster.run("uninstall", "gpus", "--namespace", "moved")
     assert found == ["5%", "5%", "100%", "5%", "5%"]
+
+
+THEIRS = [
+    pytest.param(
+        *("gpu-operator", {"app": "nvidia-device-plugin-daemonset"}, "mirror.example/plugin:1"),
+        id="the GPU operator's, by its label",
+    ),
+    pytest.param(
+        *("kube-system", {"name": "own"}, "nvcr.io/nvidia/k8s-device-plugin:v0.20.0"),
+        id="NVIDIA's, by its image",
+    ),
+    pytest.param(
+        *("kube-system", {"k8s-app": "nvidia-gpu-device-plugin"}, "gke.gcr.io/plugin@sha256:1"),
+        id="GKE's, by its label",
+    ),
+]
+OF_NETWORK_CARDS = "nvcr.io/nvidia/mellanox/sriov-network-device-plugin:1"
+
+
+def daemon_set(control_plane, namespace, labels, image, folder="/var/lib/kubelet/device-plugins"):
+    """Make a DaemonSet that mounts a folder of the host; a function that deletes it."""
+    path = f"/apis/apps/v1/namespaces/{namespace}/daemonsets"
+    spec = {
+        "containers": [{"name": "main", "image": image}],
+        "volumes": [{"name": "folder", "hostPath": {"path": folder}}],
+    }
+    made = {
+        "metadata": {"name": "theirs"},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": spec},
+        },
+    }
+    space = {"metadata": {"name": namespace}}
+    control_plane.client.post("/api/v1/namespaces", json=space)  # may be there
+    control_plane.client.post(path, json=made).raise_for_status()
+    return lambda: control_plane.client.delete(f"{path}/theirs").raise_for_status()
+
+
+@pytest.mark.parametrize(("namespace", "labels", "image"), THEIRS)
+def test_a_second_device_plugin_is_refused(cluster, control_plane, namespace, labels, image):
+    """On installation and on upgrade; two of them on a node leave it without GPUs."""
+    chart = ("gpus", str(CHART), "--namespace", "team-p", *IMAGE)
+    upgrade = ("upgrade", *chart, "--dry-run=server", "--set")
+    cluster.run("install", *chart, "--create-namespace")
+    remove = daemon_set(control_plane, namespace, labels, image)
+    try:
+        cluster.run(*upgrade, "mode=second-scheduler")
+        for command in (upgrade, ("install", *chart, "--dry-run=server", "--replace", "--set")):
+            with pytest.raises(HelmFailed, match=rf"DaemonSet {namespace}/theirs.*replacesNvidia"):
+                cluster.run(*command, SERVES)
+        for meant in ("onlyLabelledNodes", "replacesNvidia", "clean"):
+            cluster.run(*upgrade, f"{SERVES},plugin.{meant}=true")
+        cluster.run(*upgrade, f"{SERVES},plugin.profile=simulated")
+    finally:
+        remove()
+        cluster.run("uninstall", "gpus", "--namespace", "team-p")
+
+
+@pytest.mark.parametrize(
+    ("labels", "image", "folder"),
+    [
+        ({"app": "sriov"}, OF_NETWORK_CARDS, "/var/lib/kubelet/device-plugins"),
+        ({"app.kubernetes.io/name": "nvidia-device-plugin"}, "gfd:1", "/sys"),
+    ],
+    ids=["a plugin of network cards", "feature discovery of NVIDIA's chart, with its labels"],
+)
+def test_a_daemon_set_that_serves_no_gpu_is_no_fault(cluster, control_plane, labels, image, folder):
+    """Such are on most clusters with GPUs."""
+    remove = daemon_set(control_plane, "kube-system", labels, image, folder)
+    try:
+        assert "Switch NVIDIA's device plugin off" in notes_of(cluster, SERVES)
+    finally:
+        remove()
 
 
 def test_an_upgrade_keeps_what_people_have_scaled(release, control_plane):

@@ -125,7 +125,8 @@ def test_values_of_the_node_reach_the_agent(helm, tmp_path):
 
 def test_a_privileged_agent_is_valid(helm):
     """The API server refuses `privileged` beside a forbidden escalation."""
-    objects = helm.objects(*IMAGE, *("--set", "mode=service,plugin.passDeviceSpecs=true"))
+    serves = "mode=service,plugin.mode=device-plugin,plugin.passDeviceSpecs=true"
+    objects = helm.objects(*IMAGE, *("--set", serves))
     context = pods(objects)["DaemonSet"]["containers"][0]["securityContext"]
     assert context == {
         "privileged": True,
@@ -281,8 +282,9 @@ def test_readers_are_bound_to_their_role(helm, mode):
 
 AUDIT = ("mode=audit",)
 SCHEDULER = ("mode=second-scheduler",)
-SIMULATED = (*SCHEDULER, "plugin.profile=simulated")
-OPERATOR = (*SCHEDULER, "plugin.profile=gpu-operator")
+SERVES = (*SCHEDULER, "plugin.mode=device-plugin")
+SIMULATED = (*SERVES, "plugin.profile=simulated")
+OPERATOR = (*SERVES, "plugin.profile=gpu-operator")
 REFUSED = [
     (("image.registry=",), "image.registry is not set: the project publishes no image"),
     (("image.registry=team/gpu",), 'image.registry is "team/gpu", whose first part "team" is no'),
@@ -336,7 +338,8 @@ REFUSED = [
     ((*SIMULATED, "plugin.onlyLabelledNodes=true"), "plugin.onlyLabelledNodes is true with"),
     ((*OPERATOR, "plugin.deviceListStrategy=envvar"), "plugin.deviceListStrategy is envvar with"),
     ((*AUDIT, "plugin.passDeviceSpecs=true"), "plugin.passDeviceSpecs is true for a reporter"),
-    ((*SCHEDULER, "plugin.driverRoot=/opt"), "plugin.driverRoot is set, and"),
+    ((*SCHEDULER, "plugin.profile=simulated"), "plugin.mode is reporter with plugin.profile sim"),
+    ((*SERVES, "plugin.driverRoot=/opt"), "plugin.driverRoot is set, and"),
     (
         (*SCHEDULER, "plugin.settings.metrics_port=9000"),
         "plugin.settings.metrics_port is 9000, and",
@@ -390,11 +393,18 @@ def test_a_setting_with_a_value_of_its_own_is_refused(helm, setting, value):
 @pytest.mark.parametrize("profile", ["nvidia-device-plugin", "gpu-operator"])
 def test_a_reporter_has_nothing_of_what_containers_get(helm, profile):
     """These values say what the nodes are like: they stay when a plugin becomes a reporter."""
-    arguments = (*IMAGE, "--set", f"mode=second-scheduler,plugin.profile={profile}")
-    reporter = (*arguments, "--set", "plugin.mode=reporter")
+    reporter = (*IMAGE, "--set", f"mode=second-scheduler,plugin.profile={profile}")
     kept = ("--set", "plugin.driverRoot=/,plugin.deviceListStrategy=cdi-cri")
     assert helm.objects(*reporter, *kept) == helm.objects(*reporter)
-    assert helm.objects(*arguments, *kept) != helm.objects(*arguments, *kept, *reporter[-2:])
+    serves = ("--set", "plugin.mode=device-plugin")
+    assert helm.objects(*reporter, *kept, *serves) != helm.objects(*reporter, *serves)
+
+
+@pytest.mark.parametrize("mode", ["audit", SECOND, "service"])
+def test_a_plugin_that_is_not_asked_to_serve_reports(helm, mode):
+    """A change of mode alone must not put a second device plugin on every node."""
+    (agent,) = pods(helm.objects(*IMAGE, "--set", f"mode={mode}"))["DaemonSet"]["containers"]
+    assert agent["args"] == ["run", "--mode=reporter"]
 
 
 def test_a_dot_in_the_releases_name_is_no_fault_without_a_service(helm):

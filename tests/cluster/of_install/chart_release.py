@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NODE", "RELEASE", "SYSTEM", "ChartRelease", "documented", "run_documented"]
 
-RELEASE, SYSTEM, NODE = "coterie", "coterie-system", "coterie-system-node"
+RELEASE, SYSTEM, NODE = "coterie", "coterie-system", "coterie-node"
 """The release, its namespace, and that of the node plugin."""
 _WITHIN_S = 180
 _ROLLS_BACK = {"3": "--atomic", "4": "--rollback-on-failure"}

@@ -107,7 +107,12 @@ def as_planned(stage, pod):
 
 def test_a_second_scheduler_is_installed_upgraded_rolled_back_and_removed(stage, release):
     """And what stays after it is what docs/operator-guide.md lists."""
-    release.install("--create-namespace", mode="second-scheduler", scheduler__replicas="1")
+    release.install(
+        "--create-namespace",
+        mode="second-scheduler",
+        plugin__mode="device-plugin",
+        scheduler__replicas="1",
+    )
     stage.kubectl("label", "namespace", SYSTEM, "pod-security.kubernetes.io/enforce=restricted")
     await_so(lambda: stage.gpus(MACHINE) == (8, 8), "all GPUs of the node")
     first = start_job(stage, "first", 4)
@@ -156,7 +161,7 @@ def test_a_service_with_its_own_certificates_is_installed_and_removed(stage, rel
     """Both by the pages' commands, by which the agents clean their nodes first."""
     folder = stage.folder / "commands"
     run_documented(stage, folder, documented("install.md", "x509 -req -days 365 -in"))
-    release.install(mode="service")
+    release.install(mode="service", plugin__mode="device-plugin")
     pod = start_job(stage, "first", 8)
     process = as_planned(stage, pod)
     stage.kubectl("delete", "job", "first", "--cascade=foreground")

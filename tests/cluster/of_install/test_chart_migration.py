@@ -169,7 +169,7 @@ def test_a_node_moves_and_moves_back_below_running_pods(stage):
     assert stage.gpus(MACHINE) == (8, 8)
     assert not any("scheduler" in one or "extender" in one for one in release.objects())
     stage.kubectl("label", "node", MACHINE, f"{SIMULATED}-")
-    release.upgrade(mode="second-scheduler")
+    release.upgrade(mode="second-scheduler", plugin__mode="device-plugin")
 
     there_s = moved(
         stage,

@@ -123,6 +123,8 @@ def test_ways_are_valid(path):
         {"plugin": {"kubelet": {"insecur": True}}},
         {"plugin": {"driverRoot": "run/nvidia"}},
         {"plugin": {"maxUnavailable": "0%"}},
+        {"plugin": {"mode": ""}},
+        {"node": {"namespace": ""}},
         {"plugin": {"tolerations": [{"key": "a", "efect": "NoSchedule"}]}},
         {"plugin": {"resources": {"request": {"cpu": 1}}}},
         {"plugin": {"settings": {"Log_Level": "debug"}}},
@@ -169,7 +171,7 @@ def template(text, condition, source):
     for line in text.splitlines(keepends=True):
         code, mark, comment = line.partition("#")
         code = re.sub(r"coterie-system\b", "{{ .Release.Namespace }}", code)
-        code = re.sub(r"coterie-node\b(?!-)", '{{ include "coterie.nodeNamespace" . }}', code)
+        code = re.sub(r"coterie-node\b(?!-)", "{{ .Values.node.namespace }}", code)
         code = re.sub(r"coterie-(?=[a-z])", '{{ include "coterie.fullname" . }}-', code)
         lines.append(code + mark + comment)
     labelled = re.sub(

@@ -72,7 +72,7 @@ volume for the pod, of the same name.
 # node: an answer to the kubelet may mount any path of it into a pod. A reporter reads it.
 - mount:
     mountPath: /var/lib/kubelet/device-plugins
-    {{- if eq (include "coterie.pluginMode" .) "reporter" }}
+    {{- if eq .Values.plugin.mode "reporter" }}
     readOnly: true
     {{- end }}
   volume:
