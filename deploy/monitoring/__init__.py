@@ -1,4 +1,4 @@
-"""Rules, PodMonitors and dashboards for Prometheus and Grafana, and what makes the dashboards."""
+"""What makes the dashboards of `deploy/chart/files` for Grafana, and PodMonitors for Prometheus."""
 
 from deploy.monitoring.dashboards import dashboard_json
 from deploy.monitoring.panels import DASHBOARDS

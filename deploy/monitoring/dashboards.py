@@ -1,7 +1,7 @@
 """The JSON that Grafana imports, made of the panels in `deploy.monitoring.panels`.
 
-`dashboards/*.json` are generated from here by `make golden`; a test compares them, and another has
-a real Prometheus answer every expression.
+`deploy/chart/files/dashboards` is generated from here by `make golden`; a test compares them, and
+another has a real Prometheus answer every expression.
 """
 
 from __future__ import annotations

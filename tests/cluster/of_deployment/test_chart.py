@@ -119,9 +119,9 @@ def of_monitoring():
     folder = DEPLOY / "monitoring"
     metadata = {"name": "coterie", "namespace": "monitoring"}
     yield yaml.safe_load((folder / "podmonitor.yaml").read_text(encoding="utf-8"))
-    rules = yaml.safe_load((folder / "rules.yaml").read_text(encoding="utf-8"))
+    rules = yaml.safe_load((CHART / "files" / "rules.yaml").read_text(encoding="utf-8"))
     yield {"apiVersion": MONITORING, "kind": "PrometheusRule", "metadata": metadata, "spec": rules}
-    dashboards = (folder / "dashboards").iterdir()
+    dashboards = (CHART / "files" / "dashboards").iterdir()
     yield {
         "apiVersion": "v1",
         "kind": "ConfigMap",

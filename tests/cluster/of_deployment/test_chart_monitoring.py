@@ -19,7 +19,10 @@ NAMESPACE = "monitoring"
 INSTALL = ("install", "gpus", str(CHART), "--namespace", "gpus", "--create-namespace")
 VALUES = (
     *("--set", "image.registry=registry.example,image.tag=v1.0,mode=second-scheduler"),
-    *("--set", "plugin.profile=simulated,monitoring.namespace=monitoring"),
+    *(
+        "--set",
+        "plugin.mode=device-plugin,plugin.profile=simulated,monitoring.namespace=monitoring",
+    ),
     *("--set", "monitoring.podMonitor.enabled=true,monitoring.rules.enabled=true"),
     *("--set", "monitoring.dashboards.enabled=true,monitoring.podMonitor.scrapeTimeout=10s"),
 )
@@ -70,7 +73,7 @@ def test_a_release_has_what_prometheus_and_grafana_read(cluster, control_plane):
         for kind in ("podmonitors", "prometheusrules")
     )
     assert monitor["spec"]["podMetricsEndpoints"][0]["scrapeTimeout"] == "10s"
-    groups = yaml.safe_load((DEPLOY / "monitoring" / "rules.yaml").read_text("utf-8"))["groups"]
+    groups = yaml.safe_load((CHART / "files" / "rules.yaml").read_text("utf-8"))["groups"]
     assert [len(one["rules"]) for one in rules["spec"]["groups"]] == [
         len(one["rules"]) for one in groups
     ]

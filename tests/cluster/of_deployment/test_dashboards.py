@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.cluster
 
-RULES = DEPLOY / "monitoring" / "rules.yaml"
+RULES = DEPLOY / "chart" / "files" / "rules.yaml"
 RECORDED = [
     rule["record"]
     for group in yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"]

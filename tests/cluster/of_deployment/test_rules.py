@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.cluster
 
-FILE = DEPLOY / "monitoring" / "rules.yaml"
+FILE = DEPLOY / "chart" / "files" / "rules.yaml"
 RULES = [
     rule
     for group in yaml.safe_load(FILE.read_text(encoding="utf-8"))["groups"]

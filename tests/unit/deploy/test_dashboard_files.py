@@ -15,12 +15,8 @@ from deploy.monitoring import DASHBOARDS, dashboard_json
 from tests.cluster.control.manifests import DEPLOY
 from tests.docs.metrics_table import all_metrics, unknown_parts
 
-FOLDERS = pytest.mark.parametrize(
-    "folder",
-    [DEPLOY / "monitoring" / "dashboards", DEPLOY / "chart" / "files" / "dashboards"],
-    ids=["deploy", "chart"],
-)
-RULES = yaml.safe_load((DEPLOY / "monitoring" / "rules.yaml").read_text(encoding="utf-8"))
+FILES = DEPLOY / "chart" / "files"
+RULES = yaml.safe_load((FILES / "rules.yaml").read_text(encoding="utf-8"))
 RECORDED = {one["record"] for group in RULES["groups"] for one in group["rules"] if "record" in one}
 PER_REPLICA = {"coterie_extender_ready", "coterie_extender_may_bind", "coterie_extender_build_info"}
 BOARDS = pytest.mark.parametrize("board", DASHBOARDS, ids=lambda board: board.uid)
@@ -38,16 +34,15 @@ def expressions(board) -> list[str]:
 
 
 @BOARDS
-@FOLDERS
-def test_files_are_generated(board, folder, check_golden):
+def test_files_are_generated(board, check_golden):
     """Who imports them has what the code says; Helm reads nothing outside the chart."""
-    check_golden(folder / f"{board.uid}.json", dashboard_json(board))
+    check_golden(FILES / "dashboards" / f"{board.uid}.json", dashboard_json(board))
 
 
-@FOLDERS
-def test_there_is_no_other_file(folder):
+def test_there_is_no_other_file():
     """A dashboard that was renamed would stay behind."""
-    assert {path.stem for path in folder.iterdir()} == {board.uid for board in DASHBOARDS}
+    found = {path.stem for path in (FILES / "dashboards").iterdir()}
+    assert found == {board.uid for board in DASHBOARDS}
 
 
 @BOARDS

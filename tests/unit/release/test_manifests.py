@@ -77,12 +77,10 @@ def test_a_chart_without_a_version_is_refused(chart, tmp_path, key):
 
 
 def test_manifests_are_all_but_the_chart(tmp_path):
-    """Each kustomization of the checkout, with the files that it names, monitoring, and no code."""
+    """Each kustomization of the checkout, with the files that it names, and no code."""
     pack_manifests(ROOT / "deploy", IDENTITY, tmp_path / "manifests.tgz")
     files = content(tmp_path / "manifests.tgz")
     made = {path.parent.name for path in (ROOT / "deploy").glob("*/kustomization.yaml")}
     assert {path.split("/")[1] for path in files if path.endswith("/kustomization.yaml")} == made
-    assert {Path(path).suffix for path in files} == {".yaml", ".json"}
-    assert "deploy/monitoring/rules.yaml" in files
-    assert "deploy/monitoring/dashboards/coterie-cluster.json" in files
+    assert {Path(path).suffix for path in files} == {".yaml"}
     assert files["deploy/base/rbac.yaml"] == (ROOT / "deploy/base/rbac.yaml").read_text("utf-8")
