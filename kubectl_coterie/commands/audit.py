@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from kubectl_coterie.commands.session_of import output_of, session_of
 from kubectl_coterie.errors import CliError
 from topology.audit import WIDTH, audit, audit_html, list_audit, read_cluster
-from topology.cli.printing import json_report, screen_width, table_report
+from topology.cli.printing import json_report, screen_width
 from topology.errors import TopologyError
+from topology.report.blocks import block_text
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -32,7 +33,7 @@ def run(given: Namespace) -> int:
         output.print(audit_html(report))
     else:
         width = screen_width(output.stream, WIDTH)
-        output.print(table_report(list_audit(report, width)))
+        output.print(block_text(list_audit(report, width)))
     return 0
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from topology.cli.printing import table_report
-from topology.report.listing import NoteLine, list_show
+from topology.report.blocks import NoteLine, block_text
+from topology.report.listing import list_show
 
 if TYPE_CHECKING:
     from kubectl_coterie.terminal import Style
-    from topology.report.listing import Block
+    from topology.report.blocks import Block
     from topology.report.values import ShowReport
 
 __all__ = ["matrix_lines"]
@@ -37,7 +37,7 @@ def matrix_lines(report: ShowReport, style: Style) -> list[str]:
             is_wanted = block.text in _SECTIONS
         if is_wanted:
             kept.append(block)
-    lines = table_report(kept).splitlines()
+    lines = block_text(kept).splitlines()
     legend = lines.index("Legend")
     tables = [_LABEL.sub(lambda found: _painted(found["label"], style), one) for one in lines]
     return tables[:legend] + [_explained(line, style) for line in lines[legend:]]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from kubectl_coterie.errors import CliError
 from topology.errors import quote
 from topology.printable import printable
+from topology.text_table import table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -18,8 +18,6 @@ __all__ = ["Column", "Table"]
 T = TypeVar("T")
 
 _GAP = "   "
-_NONE = "<none>"
-_ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,28 +65,17 @@ class Table(Generic[T]):
     ) -> list[str]:
         """The lines, header first."""
         columns = [one for one in self.columns if is_wide or not one.is_wide]
-        grid = [[one.title for one in columns]] if has_header else []
-        grid += [[_cell(one, row) for one in columns] for row in rows]
-        widths = [max((_width(line[k]) for line in grid), default=0) for k in range(len(columns))]
-        return [
-            self.gap.join(
-                cell + " " * (width - _width(cell))
-                for cell, width in zip(line, widths, strict=True)
-            ).rstrip()
-            for line in grid
-        ]
+        header = [one.title for one in columns] if has_header else []
+        cells = [[_cell(one, row) for one in columns] for row in rows]
+        return table(cells, header, gap=self.gap)
 
 
-def _cell(column: Column[T], row: T) -> str:
+def _cell(column: Column[T], row: T) -> str | None:
     found = column.text(row)
     if found is None:
-        return _NONE
+        return None
     text = printable(found)
     return text if column.paint is None else column.paint(row, text)
-
-
-def _width(cell: str) -> int:
-    return len(_ESCAPES.sub("", cell))
 
 
 def _field(name: str) -> str:

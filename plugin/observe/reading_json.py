@@ -28,14 +28,15 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from topology.printable import printable
-from topology.report.listing import Grid, NoteLine, list_show
+from topology.report.blocks import Grid, NoteLine, block_text
+from topology.report.listing import list_show
 from topology.report.machine import report_show
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from plugin.machine import GpuReading, MachineReading
-    from topology.report.listing import Block
+    from topology.report.blocks import Block
 
 __all__ = ["SCHEMA_VERSION", "reading_document", "reading_json", "reading_text"]
 
@@ -101,13 +102,7 @@ def reading_text(reading: MachineReading, partitions: str) -> str:
 
     `partitions` heads their column (`Vendor.partitions`).
     """
-    lines: list[str] = []
-    for block in _list_reading(reading, partitions):
-        if isinstance(block, NoteLine):
-            lines += ["", block.text] if block.is_heading and lines else [block.text]
-        else:
-            lines += _aligned(block)
-    return "\n".join(lines)
+    return block_text(_list_reading(reading, partitions)).rstrip("\n")
 
 
 def _device_grid(gpus: Sequence[GpuReading], partitions: str) -> Grid:
@@ -119,15 +114,3 @@ def _device_grid(gpus: Sequence[GpuReading], partitions: str) -> Grid:
         rows.extend(("", "", one.kind, printable(one.id), "") for one in gpu.partitions)
     columns = ("GPU", "device nodes", partitions, "uuid", "fault")
     return Grid(columns, tuple(rows), frozenset({0}))
-
-
-def _aligned(grid: Grid) -> list[str]:
-    rows = [grid.columns, *grid.rows] if any(grid.columns) else list(grid.rows)
-    widths = [max(len(row[k]) for row in rows) for k in range(len(grid.columns))]
-    return [
-        "  ".join(
-            cell.rjust(width) if k in grid.right_aligned else cell.ljust(width)
-            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]

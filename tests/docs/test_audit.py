@@ -8,7 +8,7 @@ from tests.docs.markdown import ROOT
 from tests.kubectl_lists import held_by, kube_list, node, pod
 from topology.annotations import DevicesReport
 from topology.audit import audit, list_audit, read_cluster
-from topology.cli.printing import table_report
+from topology.report.blocks import block_text
 
 PAGE = ROOT / "docs" / "audit.md"
 BEGIN = "<!-- example: generated from topology/audit, rewritten by `make golden` -->\n"
@@ -40,7 +40,7 @@ def example() -> str:
         pods += [pod(hold.name, name, len(hold.ids)) for hold in holds]
     nodes.append(node("gpu-23", None))
     pods.append(pod("train-23-0", "gpu-23", 4))
-    return table_report(list_audit(audit(read_cluster(kube_list(*nodes), kube_list(*pods)))))
+    return block_text(list_audit(audit(read_cluster(kube_list(*nodes), kube_list(*pods)))))
 
 
 def test_the_example_is_generated(check_golden):

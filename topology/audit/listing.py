@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 from topology.audit.findings import list_findings
 from topology.audit.shortened import shorten
-from topology.report.listing import Grid, NoteLine
+from topology.report.blocks import Grid, NoteLine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from topology.audit.findings import AuditFinding
     from topology.audit.values import AuditFigure, AuditReport, MachineAudit
-    from topology.report.listing import Block
+    from topology.report.blocks import Block
 
 __all__ = ["LEAST_WIDTH", "WIDTH", "list_audit"]
 
@@ -32,7 +32,7 @@ MAX_MACHINES = 6
 MAX_PODS = 10
 _GPUS_WIDTH, _LEAST_MACHINE_WIDTH = 12, 12
 _GAP = 2
-"""Blanks between two columns of a table (`topology.report.listing.Grid`)."""
+"""Blanks between two columns of a table (`topology.text_table`)."""
 _DIGEST_DIGITS = 4
 _VENDORS = ("NVIDIA ", "GeForce ", "Tesla ", "AMD ", "Instinct ")
 """Words of product names that tell no two apart."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from topology.annotations import PlacementPolicy
 from topology.cli.options import AuditForm, make_parser
-from topology.cli.printing import json_report, screen_width, table_report
+from topology.cli.printing import json_report, screen_width
 from topology.cli.program import fail
 from topology.cli.reading import read_list, read_machine
 from topology.errors import (
@@ -31,6 +31,7 @@ from topology.errors import (
 from topology.model import encode_topology
 from topology.printable import printable
 from topology.recordings import load_recording, recording_names
+from topology.report.blocks import block_text
 from topology.report.listing import (
     list_best,
     list_rank,
@@ -81,7 +82,7 @@ def _show(given: Namespace) -> ExitCode:
     if given.annotation:
         return _print(encode_topology(topology) + "\n")
     report = report_show(topology)
-    return _print(json_report(report) if given.json else table_report(list_show(report)))
+    return _print(json_report(report) if given.json else block_text(list_show(report)))
 
 
 def _value(given: Namespace) -> ExitCode:
@@ -93,7 +94,7 @@ def _value(given: Namespace) -> ExitCode:
     from topology.report.compute import report_value  # noqa: PLC0415 - loads numpy
 
     report = report_value(_machine(given), given.gpus)
-    return _print(json_report(report) if given.json else table_report(list_value(report)))
+    return _print(json_report(report) if given.json else block_text(list_value(report)))
 
 
 def _value_of_nodes(given: Namespace) -> ExitCode:
@@ -114,7 +115,7 @@ def _value_of_nodes(given: Namespace) -> ExitCode:
         for file in dict.fromkeys(file for file, _ in given.node)
     }
     report = report_group([(machines[file], gpus) for file, gpus in given.node])
-    return _print(json_report(report) if given.json else table_report(list_group(report)))
+    return _print(json_report(report) if given.json else block_text(list_group(report)))
 
 
 def _best(given: Namespace) -> ExitCode:
@@ -128,7 +129,7 @@ def _best(given: Namespace) -> ExitCode:
     )
     question = BestQuery(given.size, given.free, given.must_include, policy)
     report = report_best(_machine(given), question)
-    _print(json_report(report) if given.json else table_report(list_best(report)))
+    _print(json_report(report) if given.json else block_text(list_best(report)))
     return ExitCode.NO_SET_FITS if report.selected is None else ExitCode.ANSWERED
 
 
@@ -140,7 +141,7 @@ def _rank(given: Namespace) -> ExitCode:
     if given.json:
         return _print(json_report(report))
     n_rows = given.limit or (report.n_sets if given.all else ROWS)
-    return _print(table_report(list_rank(report, n_rows=n_rows, is_every_set=given.all)))
+    return _print(block_text(list_rank(report, n_rows=n_rows, is_every_set=given.all)))
 
 
 def _draw(given: Namespace) -> ExitCode:
@@ -171,7 +172,7 @@ def _draw(given: Namespace) -> ExitCode:
 
 def _recordings(given: Namespace) -> ExitCode:
     report = report_recordings({name: load_recording(name) for name in recording_names()})
-    return _print(json_report(report) if given.json else table_report(list_recordings(report)))
+    return _print(json_report(report) if given.json else block_text(list_recordings(report)))
 
 
 def _audit(given: Namespace) -> ExitCode:
@@ -186,7 +187,7 @@ def _audit(given: Namespace) -> ExitCode:
         return _print(json_report(report))
     if given.output is AuditForm.HTML:
         return _print(audit_html(report))
-    return _print(table_report(list_audit(report, screen_width(sys.stdout, WIDTH))))
+    return _print(block_text(list_audit(report, screen_width(sys.stdout, WIDTH))))
 
 
 _COMMANDS = {

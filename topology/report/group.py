@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from topology.groups import GroupShare, group_value
 from topology.model import REFERENCE_MESSAGE_BYTES
 from topology.printable import printable
+from topology.report.blocks import Grid, NoteLine
 from topology.report.group_values import GroupNodeReport, GroupReport
-from topology.report.listing import Grid, NoteLine
 from topology.report.machine import machine_report
 from topology.report.values import SCHEMA_VERSION
 from topology.select import build_machine
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from topology.model import NodeTopology
-    from topology.report.listing import Block
+    from topology.report.blocks import Block
     from topology.select import Machine
 
 __all__ = ["list_group", "report_group"]

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from topology.printable import printable
+from topology.report.blocks import Grid, NoteLine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from topology.report.blocks import Block
     from topology.report.values import (
         BestReport,
         MachineReport,
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "Block",
-    "Grid",
-    "NoteLine",
     "list_best",
     "list_rank",
     "list_recordings",
@@ -40,25 +38,6 @@ __all__ = [
     "list_value",
 ]
 
-
-@dataclass(frozen=True, slots=True)
-class NoteLine:
-    """A line of text; `is_heading` stands out."""
-
-    text: str
-    is_heading: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """A table: every row has a cell for each column; empty headings make a list of facts."""
-
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    right_aligned: frozenset[int] = frozenset()
-
-
-Block: TypeAlias = NoteLine | Grid
 
 MOST_NAMED_SETS = 3
 """Sets of a group of equal ones that are named."""

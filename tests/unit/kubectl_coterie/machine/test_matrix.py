@@ -6,9 +6,9 @@ import re
 
 from kubectl_coterie.machine import matrix_lines
 from kubectl_coterie.terminal import Style
-from topology.cli.printing import table_report
 from topology.model import NO_LINK, Gpu, NodeTopology, PcieLevel
 from topology.recordings import load_recording
+from topology.report.blocks import block_text
 from topology.report.listing import list_show
 from topology.report.machine import report_show
 
@@ -19,7 +19,7 @@ COLOURED = matrix_lines(REPORT, Style(is_on=True))
 
 def test_it_is_what_coterie_topology_shows():
     """Colours aside, line by line."""
-    shown = table_report(list_show(REPORT)).splitlines()
+    shown = block_text(list_show(REPORT)).splitlines()
     plain = matrix_lines(REPORT, Style(is_on=False))
     assert [ESCAPES.sub("", line) for line in COLOURED] == plain
     assert set(plain) <= set(shown)

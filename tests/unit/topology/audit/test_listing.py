@@ -5,7 +5,7 @@ import pytest
 from tests.kubectl_lists import held_by, kube_list, node, pod
 from topology.annotations import DevicesReport, UnhealthyDevice
 from topology.audit import audit, list_audit, read_cluster
-from topology.cli.printing import table_report
+from topology.report.blocks import block_text
 
 LOSING = [(0, 5), (1, 4)]
 COLUMNS = (
@@ -21,7 +21,7 @@ ROW = (
 def screen(nodes, pods=(), **fields):
     """The lines of an audit."""
     report = audit(read_cluster(kube_list(*nodes), kube_list(*pods)))
-    return table_report(list_audit(report, **fields)).splitlines()
+    return block_text(list_audit(report, **fields)).splitlines()
 
 
 def joined(lines):
