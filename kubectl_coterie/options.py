@@ -199,11 +199,6 @@ def _add_support_bundle(commands: Commands) -> None:
         "out", metavar="OUT", nargs="?", help="Archive, .tar.gz (default: a name with the time)."
     )
     bundle.add_argument(
-        "--hash-names",
-        action="store_true",
-        help="Replace names of nodes, pods and namespaces, and all UUIDs, by hashes.",
-    )
-    bundle.add_argument(
         "--tail",
         metavar="LINES",
         type=int,

@@ -7,13 +7,11 @@ not be read is noted with its reason.
 from __future__ import annotations
 
 import re
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 from urllib.parse import quote as url_quote
 
 from kubectl_coterie.bundle.contents import Contents
-from kubectl_coterie.bundle.names_in_text import names_in_text, split_name
-from kubectl_coterie.bundle.settings import config_names, parsed_configs, policies_of
+from kubectl_coterie.bundle.settings import parsed_configs, policies_of, program_of
 from kubectl_coterie.cluster import Read, Reading
 from kubectl_coterie.errors import CliError
 from kubectl_coterie.installation import Kind, ProgramPod, Seen
@@ -29,7 +27,7 @@ __all__ = ["collect"]
 MOST_PLUGIN_PODS = 50
 """Pods of the node plugin whose logs are read; those with faults come first."""
 _ANSWERS = ("cluster", "capacity", "history")
-_LISTS = {"machines": None, "nodes": "node", "pods": "pod", "pending": "pod", "groups": "group"}
+_LISTS = ("machines", "nodes", "pods", "pending", "groups")
 _COMPONENTS = ("coterie-extender", "coterie-plugin")
 """Who writes Coterie's Events."""
 _EVENT = (
@@ -45,7 +43,6 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9.-]+")
 async def collect(session: Session, seen: Seen, *, tail: int) -> Contents:
     """Read it; of each log the last `tail` lines. Raises `CliError` as `gather`."""
     contents = Contents()
-    contents.known += names_in_text(session.options.extender_url or "")
     reading = Reading(session)
     _add_seen(contents, seen)
     async with session.progress.step("reading the extender's answers"):
@@ -67,15 +64,12 @@ def _add_seen(contents: Contents, seen: Seen) -> None:
         "images": sorted({program.image for program in seen.programs.value or ()}),
     }
     contents.add("versions.json", versions)
-    contents.add_read("nodes.json", seen.nodes, kind="node")
-    contents.add_read("pods.json", seen.pods, kind="pod")
-    contents.add_read("programs.json", seen.programs, _programs, kind="pod")
-    contents.add_read("policies/validating.json", seen.policies, policies_of, kind="policy")
-    contents.add_read("policies/bindings.json", seen.bindings, policies_of, kind="policy")
-    contents.add_read("policies/mutating.json", seen.mutating, policies_of, kind="policy")
-    contents.known += config_names(seen.config_maps)
-    for key in seen.leases:
-        contents.known += split_name("object", key)
+    contents.add_read("nodes.json", seen.nodes)
+    contents.add_read("pods.json", seen.pods)
+    contents.add_read("programs.json", seen.programs, _programs)
+    contents.add_read("policies/validating.json", seen.policies, policies_of)
+    contents.add_read("policies/bindings.json", seen.bindings, policies_of)
+    contents.add_read("policies/mutating.json", seen.mutating, policies_of)
     for key, read in seen.leases.items():
         contents.add_read(f"leases/{_folder(key)}.json", read, _slim_lease)
     for key, read in seen.config_maps.items():
@@ -91,7 +85,7 @@ def _slim_lease(lease: Object) -> Object:
 
 
 def _programs(programs: Sequence[ProgramPod]) -> object:
-    return [{**asdict(program), "kind": program.kind.value} for program in programs]
+    return [program_of(program) for program in programs]
 
 
 async def _add_read_api(contents: Contents, session: Session) -> None:
@@ -102,8 +96,8 @@ async def _add_read_api(contents: Contents, session: Session) -> None:
         return
     for name in _ANSWERS:
         contents.add_read(f"read-api/{name}.json", await _answer(api, name))
-    for name, kind in _LISTS.items():
-        contents.add_read(f"read-api/{name}.json", await _items(api, name), kind=kind)
+    for name in _LISTS:
+        contents.add_read(f"read-api/{name}.json", await _items(api, name))
     if session.options.extender_url is not None:
         contents.add_log("extender/state.json", await _text(api, "state"))
 
@@ -133,7 +127,7 @@ async def _add_events(contents: Contents, reading: Reading) -> None:
     for component in _COMPONENTS:
         query = {"fieldSelector": f"reportingComponent={component}"}
         read = await reading.list("/api/v1/events", query, keep=_slim_event)
-        contents.add_read(f"events/{component}.json", read, kind="event")
+        contents.add_read(f"events/{component}.json", read)
 
 
 def _slim_event(event: Object) -> Object:

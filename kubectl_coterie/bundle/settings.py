@@ -1,38 +1,60 @@
-"""Settings as a bundle holds them: the scheduler's configuration without keys, Coterie's policies.
+"""Settings as a bundle holds them, each by the fields that it may have; others are left out.
 
 Of ConfigMaps only kube-scheduler's configuration is kept, not the other files in them.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from dataclasses import asdict
+from typing import TYPE_CHECKING
 
-from kube.objects import object_at
-from kubectl_coterie.bundle.names_in_text import split_name
+from kube.errors import Unreadable
+from kube.objects import object_at, objects_at
 from kubectl_coterie.check.policies import is_ours
 from kubectl_coterie.installation.scheduler_configs import scheduler_configs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from kubectl_coterie.cluster import Object, Read
+    from kubectl_coterie.installation import ProgramPod
 
-__all__ = ["config_names", "parsed_configs", "policies_of"]
+__all__ = ["parsed_configs", "policies_of", "program_of"]
 
-_SECRET = frozenset({"keyData", "token", "password"})
-REMOVED = "removed"
+_PROGRAM = (
+    *("namespace", "pod", "container", "node", "phase", "is_ready", "restarts", "waits", "image"),
+    *("settings", "ports", "config_maps", "host_paths"),
+)
+_CONFIG = ("apiVersion", "kind", "leaderElection", "parallelism", "percentageOfNodesToScore")
+_PROFILE = ("schedulerName", "percentageOfNodesToScore", "plugins")
+"""Without `pluginConfig`: arguments of anybody's plugins."""
+_EXTENDER = (
+    *("urlPrefix", "filterVerb", "preemptVerb", "prioritizeVerb", "bindVerb", "weight"),
+    *("enableHTTPS", "httpTimeout", "nodeCacheCapable", "managedResources", "ignorable"),
+)
+_TLS = ("insecure", "serverName", "certFile", "keyFile", "caFile")
+"""Without the certificates and keys that stand in the configuration itself."""
 
 
 def parsed_configs(config_maps: Mapping[str, Read[Object]]) -> dict[str, object]:
-    """Each configuration by where it is; private keys in it are removed."""
-    return {where: _without_keys(config) for where, config in scheduler_configs(config_maps)}
+    """Each configuration by where it is; of one with an unexpected shape only that it has one."""
+    return {where: _config(config) for where, config in scheduler_configs(config_maps)}
 
 
-def config_names(config_maps: Mapping[str, Read[Object]]) -> Iterator[tuple[str, str]]:
-    """Kind and name of each ConfigMap, of its namespace and its files (`parsed_configs`)."""
-    for key, read in config_maps.items():
-        yield from split_name("object", key)
-        yield from (("object", file) for file in object_at(read.value or {}, "data"))
+def _config(config: Object) -> object:
+    try:
+        return _known(config)
+    except Unreadable:  # the sentence might hold a secret; `check` says it
+        return "of an unexpected shape"
+
+
+def _known(config: Object) -> Object:
+    extenders = [
+        _some(one, _EXTENDER) | {"tlsConfig": _some(object_at(one, "tlsConfig"), _TLS)}
+        for one in objects_at(config, "extenders")
+    ]
+    profiles = [_some(one, _PROFILE) for one in objects_at(config, "profiles")]
+    return _some(config, _CONFIG) | {"profiles": profiles, "extenders": extenders}
 
 
 def policies_of(policies: Iterable[Object]) -> list[Object]:
@@ -44,12 +66,10 @@ def policies_of(policies: Iterable[Object]) -> list[Object]:
     ]
 
 
-def _without_keys(value: object) -> object:
-    if isinstance(value, dict):
-        return {
-            key: REMOVED if key in _SECRET else _without_keys(one)
-            for key, one in cast("Mapping[str, object]", value).items()
-        }
-    if isinstance(value, list):
-        return [_without_keys(one) for one in cast("Sequence[object]", value)]
-    return value
+def program_of(program: ProgramPod) -> Object:
+    """A program of Coterie or a kube-scheduler beside it, without its command line."""
+    return {"kind": program.kind.value} | _some(asdict(program), _PROGRAM)
+
+
+def _some(content: Mapping[str, object], keys: Iterable[str]) -> dict[str, object]:
+    return {key: content[key] for key in keys if key in content}

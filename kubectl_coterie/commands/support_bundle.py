@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 import sys
 import time
 from contextlib import suppress
@@ -12,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kubectl_coterie.bundle import Contents, NameHashes, collect, write_archive
+from kubectl_coterie.bundle import Contents, collect, write_archive
 from kubectl_coterie.check import findings_json, run_checks
 from kubectl_coterie.commands.session_of import session_of
 from kubectl_coterie.errors import CliError
@@ -21,6 +20,7 @@ from kubectl_coterie.terminal import Output
 from topology.cli.program import version
 from topology.errors import quote
 from topology.printable import printable
+from topology.text_table import table
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -28,12 +28,13 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 MODE = 0o600
-_KEY_BYTES = 32
 _KIB = 1024
-_HELD = {
-    False: "it holds names of nodes, pods, namespaces and hosts; --hash-names replaces them",
-    True: "names are replaced where a field or a form gives them away, free text may hold others",
-}
+_HOLDS = """\
+It names nodes, pods, namespaces, users and hosts, and holds what Coterie's log lines say.
+It holds no Secret; of users' pods no environment, command line, image, volume or label, and no
+annotation but Coterie's; of the scheduler's configuration no key and no plugin's arguments.
+Look through it before you send it.
+"""
 _DEFAULT_NAME = "coterie-support-%Y%m%d-%H%M%S.tar.gz"
 
 
@@ -47,25 +48,32 @@ def run(given: Namespace) -> int:
     if path.exists():
         raise CliError(_is_there(path))
     contents = asyncio.run(_collect(given, now_s))
-    hashes = NameHashes(secrets.token_bytes(_KEY_BYTES)) if given.hash_names else None
     about: dict[str, object] = {
         "collected_at": datetime.fromtimestamp(now_s, UTC).isoformat(timespec="seconds"),
         "command_version": version(),
         "tail": given.tail,
     }
-    members = contents.members(about, hashes)
+    members = contents.members(about)
+    _announce(contents, path)
     _write(members, path)
     size = path.stat().st_size / _KIB
     lacks = len(contents.missing)
     were = "1 thing was" if lacks == 1 else f"{lacks} things were"
-    for one in contents.missing:
-        sys.stderr.write(f"not collected: {printable(one.what)}: {printable(one.why)}\n")
     Output().print(
         f"{printable(str(path))}: {size:.1f} KiB, {len(members)} files; {were} not "
         "collected, which its manifest.json lists"
     )
-    Output().print("look through it before you send it: " + _HELD[hashes is not None])
     return 0
+
+
+def _announce(contents: Contents, path: Path) -> None:
+    """Say what is about to be written, and where."""
+    sys.stderr.write(f"{printable(str(path))} will hold:\n")
+    for line in table(contents.summary(), ("FILE", "FILES", "WITH"), right={1}, gap="   "):
+        sys.stderr.write(f"{printable(line)}\n")
+    for one in contents.missing:
+        sys.stderr.write(f"not collected: {printable(one.what)}: {printable(one.why)}\n")
+    sys.stderr.write(_HOLDS)
 
 
 async def _collect(given: Namespace, now_s: float) -> Contents:

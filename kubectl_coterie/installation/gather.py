@@ -14,7 +14,7 @@ from kube.objects import text_at
 from kubectl_coterie.cluster import NAMESPACES, Read, Reading
 from kubectl_coterie.errors import CliError
 from kubectl_coterie.installation.daemon_sets import PluginDaemonSet, plugin_daemon_sets
-from kubectl_coterie.installation.interest import slim_node, slim_pod
+from kubectl_coterie.installation.interest import named, slim_node, slim_pod
 from kubectl_coterie.installation.programs import Kind, ProgramPod, programs_of
 from kubectl_coterie.installation.scheduler_configs import leader_leases
 from kubectl_coterie.installation.seen import Seen
@@ -64,13 +64,13 @@ async def gather(session: Session, *, version: str, now_s: float) -> Seen:
 
 
 def _whole(slim: Callable[[Object], Object]) -> Callable[[Object], Object]:
-    """The same, where an object of an unexpected shape is kept by what it has."""
+    """The same, where of an object of an unexpected shape the name is kept."""
 
     def keep(content: Object) -> Object:
         try:
             return slim(content)
         except Unreadable:
-            return {"metadata": content.get("metadata")}
+            return named(content)
 
     return keep
 

@@ -21,6 +21,7 @@ __all__ = [
     "has_gpus",
     "has_wishes",
     "is_nvidia_plugin",
+    "named",
     "requests_devices",
     "slim_node",
     "slim_pod",
@@ -78,13 +79,17 @@ def requests_devices(pod: Object) -> bool:
     return any(devices_at(object_at(one, "resources"), "limits") for one in containers)
 
 
+def named(content: Object) -> Object:
+    """The name of an object. Raises `Unreadable` where its metadata are no object."""
+    return {"metadata": _some(object_at(content, "metadata"), _META)}
+
+
 def slim_pod(pod: Object) -> Object:
     """What is kept of a pod; its name alone where it does not concern Coterie.
 
     Raises `Unreadable`.
     """
     metadata = object_at(pod, "metadata")
-    named = _some(metadata, _META)
     labels, annotations = texts_at(metadata, "labels"), texts_at(metadata, "annotations")
     if not (
         requests_devices(pod)
@@ -92,7 +97,7 @@ def slim_pod(pod: Object) -> Object:
         or labels.get("app.kubernetes.io/part-of") == "coterie"
         or _ours(annotations)
     ):
-        return {"metadata": named}
+        return named(pod)
     spec = object_at(pod, "spec")
     containers = {
         key: [_some(one, _CONTAINER) for one in objects_at(spec, key)]
@@ -100,7 +105,7 @@ def slim_pod(pod: Object) -> Object:
         if key in spec
     }
     return {
-        "metadata": named
+        "metadata": _some(metadata, _META)
         | {"labels": _some(labels, _PROGRAM_LABELS), "annotations": _ours(annotations)},
         "spec": _some(spec, _POD_SPEC) | containers,
         "status": _some(object_at(pod, "status"), _POD_STATUS),
@@ -113,15 +118,15 @@ def slim_node(node: Object, also: Collection[str] = ()) -> Object:
     Labels in `also` are kept of every node. Raises `Unreadable`.
     """
     metadata, status = object_at(node, "metadata"), object_at(node, "status")
-    named = _some(metadata, _META)
+    known = _some(metadata, _META)
     annotations = _ours(texts_at(metadata, "annotations"))
     given = texts_at(metadata, "labels")
     labels = _some(given, tuple(also))
     if not annotations and not devices_at(status, "capacity"):
-        return {"metadata": named | ({"labels": labels} if labels else {})}
+        return {"metadata": known | ({"labels": labels} if labels else {})}
     labels |= {key: value for key, value in given.items() if key.startswith(_NODE_LABELS)}
     return {
-        "metadata": named | {"labels": labels, "annotations": annotations},
+        "metadata": known | {"labels": labels, "annotations": annotations},
         "spec": _some(object_at(node, "spec"), ("taints", "unschedulable")),
         "status": _some(status, _NODE_STATUS)
         | {"nodeInfo": _some(object_at(status, "nodeInfo"), _NODE_INFO)},

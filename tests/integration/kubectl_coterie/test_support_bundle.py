@@ -1,4 +1,4 @@
-"""`kubectl coterie support-bundle`: what is in it, what is not, and hashed names."""
+"""`kubectl coterie support-bundle`: what is in it, and what is not."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import tarfile
 from dataclasses import dataclass
 
 import pytest
+import yaml
 
 from kubectl_coterie.commands import support_bundle
 from tests.integration.kubectl_coterie.installed_cluster import (
+    ADMISSION,
     EVENTS,
     NODE,
     NODES,
@@ -22,6 +24,8 @@ from tests.integration.kubectl_coterie.installed_cluster import (
 )
 
 FAST = ("--request-timeout", "10")
+PRIVATE = "hunter2"
+PLACED = "odd-1"
 EXTENDER = "extender/coterie-system_coterie-second-scheduler-1"
 
 
@@ -94,51 +98,70 @@ def test_it_holds_what_a_maintainer_needs(tmp_path, capsys):
     assert f"not collected: {EXTENDER}/decisions" in bundle.err
 
 
-def test_it_holds_nothing_of_a_users_pod_but_what_places_it(tmp_path, capsys):
-    """No environment, no command line."""
+def test_planted_secrets_are_in_no_file(tmp_path, capsys):
+    """Whatever people write into objects of each type that is read; `PLACED` alone is kept."""
     cluster = InstalledCluster()
+    plant(cluster)
     bundle = collected(tmp_path, capsys, cluster=cluster)
-    assert "hunter2" not in json.dumps(bundle.files)
-    assert "train-0" in bundle.files["pods.json"]
+    assert PRIVATE not in json.dumps(bundle.files)
+    assert {"train-0", PLACED, NODE} <= set(re.findall(r"[a-z]+-[0-9]+", bundle.files["pods.json"]))
+    assert "managedResources" in bundle.files["scheduler-config.json"]
     assert not any("secrets" in request for request in cluster.requests)
 
 
-def test_hashed_names_are_hashed_everywhere(tmp_path, capsys):
-    """Also those of pods and nodes that are gone, which only logs and Events name."""
-    bundle = collected(tmp_path, capsys, "--hash-names")
-    everything = json.dumps(bundle.files)
-    for name in (NODE, "gpu-99", "train-0", "gone-1", "gone-2", "ml", "6d1c4a90"):
-        assert re.search(rf"(?<![\w.-]){name}(?![\w.])", everything) is None, name
-    (node,) = (one["metadata"]["name"] for one in bundle.json("nodes.json"))
-    assert bundle.json("read-api/nodes.json")[0]["name"] == node
-    assert node in bundle.json("events/coterie-extender.json")[0]["message"]
-    assert bundle.json("manifest.json")["names_hashed"] is True
+def plant(cluster: InstalledCluster) -> None:
+    """Put the secret into every field of the API objects that is not known to be needed."""
+    env = [{"name": "TOKEN", "value": PRIVATE}]
+    for pod in cluster.lists[PODS]:
+        pod["metadata"] |= {"managedFields": [PRIVATE], "ownerReferences": [{"name": PRIVATE}]}
+        pod["metadata"].setdefault("labels", {})["team"] = PRIVATE
+        pod["metadata"].setdefault("annotations", {})[f"{PRIVATE}.example/note"] = PRIVATE
+        pod["spec"]["volumes"] = [
+            *pod["spec"].get("volumes", ()),
+            {"secret": {"secretName": PRIVATE}, "hostPath2": PRIVATE},
+        ]
+        pod["spec"] |= {"serviceAccountName": PRIVATE, "hostname": PRIVATE}
+        pod["status"] |= {"podIP": PRIVATE}
+        for container in pod["spec"]["containers"]:
+            container["env"] = [*container.get("env", ()), *env]
+            container["args"] = [*container.get("args", ()), PRIVATE]
+            container |= {
+                "command": [*container.get("command", ()), PRIVATE],
+                "workingDir": PRIVATE,
+            }
+    odd = {"name": PLACED, "labels": "of no object", "annotations": {"a": PRIVATE}}
+    cluster.lists[PODS].append({"metadata": odd, "spec": {"x": PRIVATE}})
+    for node in cluster.lists[NODES]:
+        node["metadata"]["labels"] = {"team": PRIVATE}
+        node["metadata"]["annotations"][f"{PRIVATE}.example/note"] = PRIVATE
+        node["spec"] = {"providerID": PRIVATE}
+        node["status"] |= {"addresses": [{"address": PRIVATE}], "images": [{"names": [PRIVATE]}]}
+    for event in cluster.lists[EVENTS]:
+        event |= {"related": {"name": PRIVATE}}
+    for kind in ("validatingadmissionpolicies", "validatingadmissionpolicybindings"):
+        cluster.lists[f"{ADMISSION}/v1/{kind}"].append(
+            {"metadata": {"name": "acme"}, "spec": {"variables": PRIVATE}}
+        )
+    (path,) = (path for path in cluster.objects if "configmaps" in path)
+    data = cluster.objects[path]["data"]
+    config = yaml.safe_load(data["scheduler-config.yaml"])
+    config["profiles"][0]["pluginConfig"] = [{"name": "X", "args": {"password": PRIVATE}}]
+    config["extenders"][0]["tlsConfig"] = {"keyData": PRIVATE, "caData": PRIVATE}
+    data |= {"scheduler-config.yaml": yaml.safe_dump(config), "other": PRIVATE}
 
 
-def test_the_callers_name_and_hosts_are_hashed(tmp_path, capsys):
-    """In the sentences for missing rights, in the checks, and in paths."""
-    cluster = InstalledCluster()
-    cluster.forbidden = (NODES, "admissionregistration")
-    bundle = collected(tmp_path, capsys, "--hash-names", cluster=cluster)
-    assert "jane" not in json.dumps(bundle.files)
-    assert 'User "user-' in bundle.missing["nodes.json"]
-    assert 'User "user-' in json.dumps(bundle.json("check.json")).replace("\\", "")
-
-
-def test_it_says_to_look_through_it(tmp_path, capsys):
-    """Whether names are hashed or not; the number of missing things is in good English."""
-    bundle = collected(tmp_path, capsys)
-    first, last = bundle.out.splitlines()
-    assert "; 1 thing was not collected" in first
-    assert last.startswith("look through it before you send it: it holds names")
-    hashed = tmp_path / "hashed"
-    hashed.mkdir()
-    cluster = InstalledCluster()
-    cluster.forbidden = (NODES,)
-    bundle = collected(hashed, capsys, "--hash-names", cluster=cluster)
-    first, last = bundle.out.splitlines()
-    assert "things were not collected" in first
-    assert last.startswith("look through it before you send it: names are replaced")
+def test_it_says_what_it_will_hold_before_it_writes(tmp_path, capsys):
+    """On standard error, so that whoever ends it there has written nothing."""
+    path = tmp_path / "no" / "bundle.tar.gz"
+    with InstalledCluster().running(tmp_path) as flags:
+        assert run("support-bundle", str(path), *flags, *FAST) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    rows = {tuple(line.split()) for line in said.err.splitlines()}
+    assert {("nodes.json", "1", "1", "entries"), ("plugin/", "1", "2", "lines")} <= rows
+    assert said.err.startswith(f"{path} will hold:")
+    assert "no Secret" in said.err
+    assert "cannot be written" in said.err
 
 
 def test_logs_are_cut_to_their_last_lines(tmp_path, capsys):
@@ -299,14 +322,6 @@ def test_its_default_name_has_the_time(tmp_path, capsys, monkeypatch):
         assert run("support-bundle", *flags, *FAST) == 0
     (path,) = tmp_path.glob("coterie-support-*.tar.gz")
     assert capsys.readouterr().out.startswith(f"{path.name}: ")
-
-
-def test_a_folder_that_is_not_there_is_said(tmp_path, capsys):
-    """One sentence, and nothing is left behind."""
-    path = tmp_path / "no" / "bundle.tar.gz"
-    with InstalledCluster().running(tmp_path) as flags:
-        assert run("support-bundle", str(path), *flags, *FAST) == 1
-    assert "cannot be written" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("tail", ["0", "-1"])

@@ -6,17 +6,19 @@ import io
 import json
 import tarfile
 
-from kubectl_coterie.bundle import Contents, NameHashes, write_archive
+from kubectl_coterie.bundle import Contents, write_archive
 from kubectl_coterie.bundle.contents import FOLDER
 from kubectl_coterie.bundle.settings import parsed_configs, policies_of
 from kubectl_coterie.cluster import Read
+
+PRIVATE = "hunter2"
 
 
 def contents():
     """Two values, a log, and two things that could not be had."""
     made = Contents()
     made.add("versions.json", {"command": "1"})
-    made.add_read("nodes.json", Read([{"metadata": {"name": "gpu-0"}}]), kind="node")
+    made.add_read("nodes.json", Read([{"metadata": {"name": "gpu-0"}}]))
     made.add_read("sums.json", Read([1, 2]), sum)
     made.add_read("pods.json", Read(missing="may not list pods"))
     made.add_log("extender/ns_gpu-0/main.log", Read('{"pod": "ml/gone"}\nbound gone\n'))
@@ -26,7 +28,7 @@ def contents():
 
 def test_the_manifest_says_what_is_there_and_what_is_not():
     """With the reason, which names the missing right."""
-    members = contents().members({"tail": 3}, None)
+    members = contents().members({"tail": 3})
     manifest = json.loads(members["manifest.json"])
     assert next(iter(members)) == "manifest.json"
     assert [one["path"] for one in manifest["files"]] == [*members][1:]
@@ -35,40 +37,18 @@ def test_the_manifest_says_what_is_there_and_what_is_not():
         {"what": "pods.json", "why": "may not list pods"},
         {"what": "plugin/x.log", "why": "no log of gone"},
     ]
-    assert (manifest["tail"], manifest["names_hashed"]) == (3, False)
+    assert manifest["tail"] == 3
     assert json.loads(members["sums.json"]) == 3
 
 
-def test_hashing_reaches_every_file_and_every_name():
-    """Paths, the manifest and logs too."""
-    members = contents().members({}, NameHashes(b"key"))
-    everything = json.dumps([path + octets.decode() for path, octets in members.items()])
-    for name in ("gpu-0", "gone", "ml/"):
-        assert name not in everything
-    assert json.loads(members["manifest.json"])["names_hashed"] is True
-    assert json.loads(members["versions.json"]) == {"command": "1"}
-
-
-def test_free_text_is_removed_with_the_names():
-    """Messages of conditions, and what a scheduler's plugins are told."""
-    made = Contents()
-    made.add(
-        "a.json",
-        {
-            "conditions": [{"type": "Ready", "message": "at acme"}, "odd"],
-            "tls": {"caData": "acme"},
-            "profiles": ({"pluginConfig": ["acme"]},),
-            "odd": {"conditions": "acme"},
-        },
-    )
-    kept = json.loads(made.members({}, NameHashes(b"key"))["a.json"])
-    assert kept == {
-        "conditions": [{"type": "Ready", "message": "removed"}, "removed"],
-        "tls": {"caData": "removed"},
-        "profiles": [{"pluginConfig": "removed"}],
-        "odd": {"conditions": "removed"},
-    }
-    assert "at acme" in made.members({}, None)["a.json"].decode()
+def test_the_summary_says_how_much_of_what_there_is():
+    """Folders at the top are one row each, in the order in which they came."""
+    assert contents().summary() == [
+        ("versions.json", "1", "settings"),
+        ("nodes.json", "1", "1 entries"),
+        ("sums.json", "1", "settings"),
+        ("extender/", "1", "2 lines"),
+    ]
 
 
 def test_the_archive_holds_one_folder():
@@ -81,16 +61,27 @@ def test_the_archive_holds_one_folder():
     assert found == {f"{FOLDER}/a.json": b"1", f"{FOLDER}/b/c.log": b"22"}
 
 
-def test_a_configuration_is_kept_without_keys():
-    """kube-scheduler takes private keys inline."""
+def test_a_configuration_is_kept_by_its_known_fields():
+    """kube-scheduler takes private keys inline, and anybody's plugins take any argument."""
+    extender = {"urlPrefix": "http://localhost", "filterVerb": "filter"}
+    profile = {"schedulerName": "gpus"}
     config = {
         "kind": "KubeSchedulerConfiguration",
-        "extenders": [{"tlsConfig": {"keyData": "c2VjcmV0", "caData": "Y2E="}}],
+        "profiles": [profile | {"pluginConfig": [{"args": {"token": PRIVATE}}]}],
+        "extenders": [
+            extender | {"tlsConfig": {"keyData": PRIVATE, "caFile": "/ca"}, "x": PRIVATE}
+        ],
+        "clientConnection": {"token": PRIVATE},
     }
-    kept = parsed_configs({"ns/a": Read({"data": {"c": json.dumps(config), "other": "secret"}})})
-    assert kept == {
-        "ConfigMap ns/a (c)": config
-        | {"extenders": [{"tlsConfig": {"keyData": "removed", "caData": "Y2E="}}]}
+    odd = {"kind": "KubeSchedulerConfiguration", "extenders": PRIVATE}
+    data = {"c": json.dumps(config), "odd": json.dumps(odd), "other": PRIVATE}
+    assert parsed_configs({"ns/a": Read({"data": data})}) == {
+        "ConfigMap ns/a (c)": {
+            "kind": "KubeSchedulerConfiguration",
+            "profiles": [profile],
+            "extenders": [extender | {"tlsConfig": {"caFile": "/ca"}}],
+        },
+        "ConfigMap ns/a (odd)": "of an unexpected shape",
     }
 
 
