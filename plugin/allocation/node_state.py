@@ -9,7 +9,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from plugin.allocation.pod_matching import AdmissionView, Identified, reserved_for_others
+from plugin.allocation.pod_matching import (
+    AdmissionView,
+    Identified,
+    candidates_of,
+    reserved_for_others,
+)
 from plugin.allocation.preferred_allocation import Supply
 from plugin.container import NoAccess
 from plugin.machine import SharedPolicy
@@ -269,22 +274,26 @@ class NodeState:
     ) -> Supply:
         """What can be allocated of a resource to a requester.
 
-        With `is_fresh` the kubelet was read for this request. Then a device that a running pod
-        holds is not allocated again, though the kubelet lost count of it
-        (`plugin.kubelet.admission_gate`).
+        Held is what the kubelet does not offer though it is healthy. With `is_fresh` the kubelet
+        was read for this request: then a device that a running pod holds is held too where the
+        kubelet offers it, having lost count of it (`plugin.kubelet.admission_gate`).
         """
-        own = requester.pod.uid if isinstance(requester, Identified) else None
+        own = {one.pod.uid for one in candidates_of(requester)}
         is_sure = is_fresh and self.active is not None
-        taken = {one for h in self.holdings if is_sure and h.uid != own for one in h.ids}
+        lost = {one for h in self.holdings if is_sure and h.uid not in own for one in h.ids}
+        given = {one for h in (*self.holdings, *self._grants) for one in h.ids} - request.available
+        in_use = lost | given
+        known = {device.id for device in resource.devices}
+        held = known - request.available - self.unhealthy.keys() | known & in_use
         resources = self.served.inventory.resources
         is_base = bool(resources) and resource.name == resources[0].name
-        given = {one for h in (*self.holdings, *self._grants) for one in h.ids} - request.available
         return Supply(
             resource=resource,
             machine=self.served.machine if is_base else None,
-            unhealthy=frozenset(self.unhealthy) | taken,
+            unhealthy=frozenset(self.unhealthy),
+            held=frozenset(held),
             reserved=reserved_for_others(requester, self.view(is_fresh=False)),
-            busy_gpus=frozenset(d.gpu_uuid for d in self.devices if d.id in given),
+            busy_gpus=frozenset(d.gpu_uuid for d in self.devices if d.id in in_use),
             shared_policy=self._shared_policy,
             is_one_only=self._is_one_only,
         )

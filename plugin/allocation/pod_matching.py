@@ -67,6 +67,7 @@ __all__ = [
     "Identified",
     "Requester",
     "UnknownRequester",
+    "candidates_of",
     "identify",
     "reserved_for_others",
 ]
@@ -154,6 +155,14 @@ class UnknownRequester:
 
 
 Requester = Identified | Ambiguous | UnknownRequester
+
+
+def candidates_of(requester: Requester) -> tuple[Identified, ...]:
+    """The containers that may be the requester."""
+    if isinstance(requester, Identified):
+        return (requester,)
+    return requester.candidates if isinstance(requester, Ambiguous) else ()
+
 
 _MAY_BE_OLD = "the pod list may be older than the requesting pod"
 _NO_CANDIDATE = "no pending pod of this node requests these devices"

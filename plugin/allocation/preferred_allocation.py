@@ -5,8 +5,8 @@ its reason. Where all else is equal, the machine's order decides.
 
 Rules, first match decides (design of Coterie, section 5):
 
-1. Refused: not enough healthy devices, or one that must be included is unhealthy; more than one
-   replica of shared devices where that is forbidden (failRequestsGreaterThanOne).
+1. Refused: not enough devices that are healthy and free, or one that must be included is not;
+   more than one replica of shared devices where that is forbidden (failRequestsGreaterThanOne).
 2. The plan, where all its devices are available and it still meets what the pod requires: a link
    may have gone down since.
 3. Otherwise the core's best set under the pod's policy; for an unknown requester the set that costs
@@ -39,7 +39,7 @@ from plugin.allocation.best_set import (
     serves,
 )
 from plugin.allocation.packing import DevicePool, pack
-from plugin.allocation.pod_matching import Ambiguous, Identified
+from plugin.allocation.pod_matching import candidates_of
 from plugin.machine import SharedPolicy
 from topology.annotations import DEFAULT_POLICY, PlacementPolicy, parse_policy
 from topology.errors import PolicyError
@@ -47,7 +47,7 @@ from topology.errors import PolicyError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from plugin.allocation.pod_matching import DeviceRequest, Requester
+    from plugin.allocation.pod_matching import DeviceRequest, Identified, Requester
     from plugin.machine import Resource
     from topology.select import Machine
 
@@ -79,7 +79,7 @@ class AllocationBasis(Enum):
 class RefusalReason(Enum):
     """Why there is no answer; constant sentences."""
 
-    TOO_FEW = "not enough healthy devices"
+    TOO_FEW = "not enough devices that are healthy and free"
     MUST_INCLUDE = "a device that must be included is not available"
     ONE_ONLY = "a container may request one replica of a shared device only"
     REQUIRED = "no set of devices meets the pod's requirements"
@@ -111,14 +111,16 @@ class Supply:
     """One resource of the node at this moment.
 
     `machine` is the machine type of a topology whose GPUs are the resource's devices (by uuid);
-    None where there is none. `unhealthy` are ids that must not be allocated, whatever the kubelet
-    knows of them yet. `reserved` are planned for other pending containers. `busy_gpus` are uuids of
-    physical GPUs of which anything is held, of any resource.
+    None where there is none. `unhealthy` and `held` are ids that must not be allocated, whatever
+    the kubelet knows of them yet: the ones have a fault, the others are a container's. `reserved`
+    are planned for other pending containers. `busy_gpus` are uuids of physical GPUs of which
+    anything is held, of any resource.
     """
 
     resource: Resource
     machine: Machine | None = None
     unhealthy: frozenset[str] = frozenset()
+    held: frozenset[str] = frozenset()
     reserved: frozenset[str] = frozenset()
     busy_gpus: frozenset[str] = frozenset()
     shared_policy: SharedPolicy = SharedPolicy.DISTRIBUTED
@@ -130,11 +132,11 @@ def choose_devices(
 ) -> Allocation | AllocationRefusal:
     """Choose the devices to answer with. O(candidates) selections of the core."""
     known = {device.id for device in supply.resource.devices}
-    usable = (request.available & known) - supply.unhealthy
+    usable = (request.available & known) - supply.unhealthy - supply.held
     impossible = _impossible(request, usable, supply)
     if impossible is not None:
         return impossible
-    candidates = _candidates(requester)
+    candidates = candidates_of(requester)
     parsed = [_policy_of(one) for one in candidates]
     policies = [policy for policy, _ in parsed] or [LEAST_HARM]
     notes = [note for _, note in parsed if note]
@@ -164,7 +166,9 @@ def _impossible(
         return AllocationRefusal(RefusalReason.ONE_ONLY, f"requested {request.size}, expected 1")
     lost = ", ".join(sorted(request.must_include - usable))
     if lost:
-        return AllocationRefusal(RefusalReason.MUST_INCLUDE, f"{lost} is unhealthy or unknown")
+        return AllocationRefusal(
+            RefusalReason.MUST_INCLUDE, f"{lost} is unhealthy, held or unknown"
+        )
     if len(request.must_include) > request.size:
         detail = f"{len(request.must_include)} must be among {request.size}"
         return AllocationRefusal(RefusalReason.MUST_INCLUDE, detail)
@@ -172,12 +176,6 @@ def _impossible(
         detail = f"requested {request.size}, available {len(usable)}"
         return AllocationRefusal(RefusalReason.TOO_FEW, detail)
     return None
-
-
-def _candidates(requester: Requester) -> tuple[Identified, ...]:
-    if isinstance(requester, Identified):
-        return (requester,)
-    return requester.candidates if isinstance(requester, Ambiguous) else ()
 
 
 def _policy_of(one: Identified) -> tuple[PlacementPolicy, str]:
@@ -239,7 +237,7 @@ def _without_plan(
     pool = DevicePool(
         devices=supply.resource.devices,
         usable=areas[0],
-        held=_held(request, supply),
+        held=supply.held,
         busy_gpus=supply.busy_gpus,
     )
     ids = pack(
@@ -256,12 +254,6 @@ def _machine(supply: Supply, usable: frozenset[str]) -> Machine | None:
 
 def _is_counted(resource: Resource) -> bool:
     return any(one.replica is not None or one.partition is not None for one in resource.devices)
-
-
-def _held(request: DeviceRequest, supply: Supply) -> frozenset[str]:
-    """What others hold of the resource: neither available nor unhealthy."""
-    known = {device.id for device in supply.resource.devices}
-    return frozenset(known - request.available - supply.unhealthy)
 
 
 def _ordered(ids: Iterable[str], supply: Supply) -> tuple[str, ...]:

@@ -172,7 +172,9 @@ class NvidiaSettings(ProgramSettings):
     shared_devices_allocation_policy: Annotated[
         SharedPolicy,
         NvidiaNames(
-            ("SHARED_DEVICES_ALLOCATION_POLICY",), "flags.plugin.sharedDevicesAllocationPolicy"
+            ("SHARED_DEVICES_ALLOCATION_POLICY",),
+            "flags.plugin.sharedDevicesAllocationPolicy",
+            state="same for one replica; several are of as many GPUs as can be",
         ),
     ] = SharedPolicy.DISTRIBUTED
     """Whether replicas of the least used GPUs are allocated first, or of the most used."""

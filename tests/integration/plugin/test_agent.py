@@ -38,12 +38,14 @@ from plugin.machine import (
     MachineReading,
     ReaderCondition,
     Remedy,
+    SharedPolicy,
     Vendor,
     WrittenFiles,
     whole_gpus,
 )
 from plugin.nvidia import VENDOR
 from plugin.observe import PluginMetrics, Telemetry
+from plugin.pods import PodContainer
 from plugin.publish import Publisher, ReportLoop
 from plugin.publish.node_annotator import WriteTiming
 from plugin.publish.report_loop import ReportTiming
@@ -666,18 +668,83 @@ def test_a_reload_ends_the_agent(root):
     asyncio.run(go())
 
 
+def time_sliced(folder, name=GPU, *, replicas):
+    """A configuration file that divides a resource's devices."""
+    file = folder / "config.yaml"
+    sharing = f"{{timeSlicing: {{resources: [{{name: {name}, replicas: {replicas}}}]}}}}"
+    file.write_text(f"version: v1\nsharing: {sharing}\n")
+    return str(file)
+
+
+async def admitted(node, name, resource=GPU):
+    """The GPU or MIG instance of which a new pod got its only replica."""
+    container = PodContainer("main", ContainerRole.APP, {resource: 1})
+    got = await node.kubelet.admit(node_pod(name, container))
+    (replica,) = got["main"][resource]
+    return replica.partition("::")[0]
+
+
 def test_replicas_are_spread_over_gpus(root, tmp_path):
     """Never one GPU twice in a set while there is another; such a node publishes no topology."""
-    file = tmp_path / "config.yaml"
-    file.write_text(
-        "version: v1\nsharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}\n"
-    )
+    config = time_sliced(tmp_path, replicas=2)
 
     async def go():
-        async with Node(root, config_file=str(file)).running(n_healthy=16) as node:
+        async with Node(root, config_file=config).running(n_healthy=16) as node:
             assert names.TOPOLOGY not in node.api.annotations
             got = await node.kubelet.admit(node_pod("a", app("main", 8)))
             assert {one.partition("::")[0] for one in given(got)} == set(node.ids)
+
+    asyncio.run(go())
+
+
+def test_pods_of_one_replica_go_where_the_least_is_taken(root, tmp_path):
+    """By default: one GPU after another, and then the one that came free."""
+    config = time_sliced(tmp_path, replicas=4)
+
+    async def go():
+        async with Node(root, config_file=config).running(n_healthy=32) as node:
+            for turn in range(2):
+                got = [await admitted(node, f"{turn}-{i}") for i in range(8)]
+                assert sorted(got) == sorted(node.ids)
+            node.kubelet.end("uid-0-5")
+            node.kubelet.end("uid-1-2")
+            freed = {await admitted(node, f"later-{i}") for i in range(2)}
+            assert freed == {node.ids[5], node.ids[2]}
+
+    asyncio.run(go())
+
+
+def test_pods_of_one_replica_are_packed_where_the_most_is_taken(root, tmp_path):
+    """One GPU is filled before the next is opened."""
+    config = time_sliced(tmp_path, replicas=4)
+    policy = SharedPolicy.PACKED
+
+    async def go():
+        shared = Node(root, config_file=config, shared_devices_allocation_policy=policy)
+        async with shared.running(n_healthy=32) as node:
+            got = [await admitted(node, f"p{i}") for i in range(12)]
+            assert got == [node.ids[i // 4] for i in range(12)]
+            for i in (0, 1, 2, 8):  # left: one of the first GPU, three of the third
+                node.kubelet.end(f"uid-p{i}")
+            assert await admitted(node, "later") == node.ids[2]
+            assert await admitted(node, "last") == node.ids[0]
+
+    asyncio.run(go())
+
+
+def test_replicas_of_mig_instances_are_spread_over_instances(root, tmp_path):
+    """They are counted by instance, as of GPUs by GPU."""
+    name = "nvidia.com/mig-1g.10gb"
+    config = time_sliced(tmp_path, name, replicas=2)
+
+    async def go():
+        node = Node(root, "dgx-a100", config_file=config, mig_strategy="mixed")
+        node.break_machine(mig={"0": ["1g.10gb"] * 7})
+        async with node.running(n_healthy=7):
+            await node.kubelet.until_listed(name, 14)
+            for turn in range(2):
+                got = [await admitted(node, f"{turn}-{i}", name) for i in range(7)]
+                assert len(set(got)) == 7
 
     asyncio.run(go())
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from plugin.allocation import Allocation, Identified, NodeState
-from plugin.allocation.preferred_allocation import AllocationBasis
+from plugin.allocation.preferred_allocation import AllocationBasis, RefusalReason
 from plugin.allocator import (
     AllocationAnswer,
     AllocatorTools,
@@ -192,7 +192,8 @@ def test_what_cannot_be_is_refused_and_ends_the_pod():
     node.state.set_unhealthy(dict.fromkeys(IDS[1:], "lost"))
     found = node.preferred()
     assert isinstance(found, CallRefused)
-    assert found.reason.startswith("not enough healthy devices: requested 2")
+    assert found.reason.startswith(RefusalReason.TOO_FEW.value)
+    assert "requested 2, available 1" in found.reason
     assert node.answers[0].result == found
     assert node.state.view(is_fresh=True).refused == {"uid-pair"}
     assert node.state.expected(GPU, IDS[:2]) is None

@@ -321,10 +321,16 @@ def test_steady_devices_were_well_ever_since_the_registration():
 
 
 def supply(
-    known: NodeState, wanted: DeviceRequest | None = None, own: Requester = UNKNOWN_POD, place=0
+    known: NodeState,
+    wanted: DeviceRequest | None = None,
+    own: Requester = UNKNOWN_POD,
+    place=0,
+    *,
+    is_fresh=False,
 ):
     """What can be given of a resource."""
-    return known.supply(known.served.inventory.resources[place], own, wanted or request())
+    resource = known.served.inventory.resources[place]
+    return known.supply(resource, own, wanted or request(), is_fresh=is_fresh)
 
 
 def test_bad_devices_are_no_supply():
@@ -332,6 +338,31 @@ def test_bad_devices_are_no_supply():
     known = state()
     known.set_unhealthy({"GPU-0": "XID 79"})
     assert supply(known).unhealthy == {"GPU-0"}
+
+
+@pytest.mark.parametrize("is_fresh", [True, False])
+def test_held_is_what_the_kubelet_does_not_offer(is_fresh):
+    """Whoever has it, and whether or not the kubelet was read for the request; not a bad device."""
+    known = state()
+    known.see(snapshot(A, B, holdings=[holding(A, "main", "GPU-0", has_uid=False)]))
+    known.set_unhealthy({"GPU-3": "XID 79"})
+    found = supply(known, request("GPU-2"), requester(B), is_fresh=is_fresh)
+    assert (found.held, found.unhealthy) == ({"GPU-0", "GPU-1"}, {"GPU-3"})
+    known.set_unhealthy({"GPU-0": "XID 79"})
+    assert "GPU-0" in supply(known, request("GPU-2"), is_fresh=is_fresh).held
+
+
+def test_what_the_kubelet_has_lost_count_of_is_held_and_its_gpu_is_busy():
+    """Only a list read for the request shows it; what a possible requester has is its own."""
+    known = state(replicas(2, "G0", "G1"))
+    known.see(snapshot(A, B, holdings=[holding(A, "main", "G0::0", has_uid=False)]))
+    offered = request("G0::0 G0::1 G1::0 G1::1")
+    found = supply(known, offered, requester(B), is_fresh=True)
+    assert (found.held, found.busy_gpus, found.unhealthy) == ({"G0::0"}, {"G0"}, frozenset())
+    assert supply(known, offered, requester(B)).held == frozenset()
+    one, other = requester(A), requester(B)
+    for own in (one, Ambiguous((other, one))):
+        assert supply(known, offered, own, is_fresh=True).held == frozenset()
 
 
 def test_what_is_planned_for_others_is_reserved():

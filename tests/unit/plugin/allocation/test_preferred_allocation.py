@@ -187,17 +187,6 @@ def test_annotations_that_cannot_be_read_count_as_none():
     assert "placed by default: annotation coterie.gpu/affinity is 'nvlnk'" in answer.notes[0]
 
 
-def test_a_device_that_is_unwell_is_not_given_though_the_kubelet_offers_it():
-    """The list that says so may still be on its way to the kubelet."""
-    unwell = replace(SUPPLY, unhealthy=frozenset("c"))
-    assert got(choose_devices(request("abcd", 2), own("cd"), unwell)) == ("ab", SUBSTITUTE)
-    assert got(choose_devices(request("cd", 2), own("cd"), unwell)) is RefusalReason.TOO_FEW
-    assert (
-        got(choose_devices(request("abcd", 2, "c"), own("cd"), unwell))
-        is RefusalReason.MUST_INCLUDE
-    )
-
-
 def test_what_others_wait_for_is_left_to_them_where_there_is_something_else():
     """A pod without a plan takes the worse set rather than another pod's planned one."""
     reserved = replace(SUPPLY, reserved=frozenset("ab"))
@@ -293,7 +282,7 @@ def test_a_preference_is_no_requirement_where_links_are_unknown():
 
 def test_replicas_are_spread_or_packed():
     """A container never shares a GPU with itself while there is another."""
-    supply = Supply(replicas(2, "a", "b"))
+    supply = Supply(replicas(2, "a", "b"), held=frozenset({"b::0"}))
     wanted = DeviceRequest(GPU, frozenset({"a::0", "a::1", "b::1"}), frozenset(), 1)
     assert choice(wanted, own(), supply).ids == ("a::0",)
     packed = replace(supply, shared_policy=SharedPolicy.PACKED)
@@ -309,10 +298,28 @@ def test_replicas_are_spread_or_packed():
     )
 
 
-def test_a_replica_that_is_unwell_is_not_taken():
-    """It counts as neither free nor taken."""
+@pytest.mark.parametrize(
+    "known",
+    [
+        pytest.param(replace(SUPPLY, unhealthy=frozenset("c")), id="unhealthy"),
+        pytest.param(replace(SUPPLY, held=frozenset("c")), id="held"),
+    ],
+)
+def test_what_is_unwell_or_held_is_not_given_though_the_kubelet_offers_it(known):
+    """The list that says so may still be on its way, or the kubelet has lost count."""
+    assert got(choose_devices(request("abcd", 2), own("cd"), known)) == ("ab", SUBSTITUTE)
+    assert got(choose_devices(request("cd", 2), own("cd"), known)) is RefusalReason.TOO_FEW
+    assert (
+        got(choose_devices(request("abcd", 2, "c"), own("cd"), known)) is RefusalReason.MUST_INCLUDE
+    )
+
+
+def test_only_what_is_held_counts_as_taken():
+    """A replica that is unhealthy is neither free nor taken."""
+    wanted = DeviceRequest(GPU, frozenset({"a::0", "a::1", "b::0", "b::1"}), frozenset(), 1)
+    supply = Supply(replicas(2, "a", "b"), held=frozenset({"a::0"}))
+    assert choice(wanted, own(), supply).ids == ("b::0",)
     supply = Supply(replicas(2, "a", "b"), unhealthy=frozenset({"a::0"}))
-    wanted = DeviceRequest(GPU, frozenset({"a::1", "b::0", "b::1"}), frozenset(), 1)
     assert choice(wanted, own(), supply).ids == ("a::1",)
 
 
@@ -379,6 +386,7 @@ def test_an_answer_matches_its_request_and_keeps_every_requirement(topology, par
         gpus(*ids),
         known,
         unhealthy=frozenset(one for one in ids if one not in must and chance.random() < 0.1),
+        held=frozenset(one for one in ids if one not in must and chance.random() < 0.1),
         reserved=frozenset(one for one in ids if chance.random() < 0.3),
     )
     requester = own("".join(planned), parsed)
@@ -386,7 +394,7 @@ def test_an_answer_matches_its_request_and_keeps_every_requirement(topology, par
     answer = choose_devices(wanted, requester, supply)
     assert choose_devices(wanted, requester, supply) == answer
     policy = parse_policy(parsed)
-    usable = wanted.available - supply.unhealthy
+    usable = wanted.available - supply.unhealthy - supply.held
     fitting = [
         frozenset(one)
         for one in combinations(sorted(usable), size)
