@@ -86,7 +86,6 @@ coverage: $(STAMP) ## the coverage gates, after `make unit COVERAGE=1`
 	$(BIN)/coverage report --include='extender/*' --fail-under=95
 	$(BIN)/coverage report --include='plugin/*' --fail-under=95
 	$(BIN)/coverage report --include='kubectl_coterie/*' --fail-under=95
-	$(BIN)/coverage report --include='benchmarks/*' --fail-under=95
 
 docs: $(STAMP) ## the commands, links and generated parts of the documentation
 	$(BIN)/pytest tests/docs

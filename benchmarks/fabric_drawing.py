@@ -6,21 +6,23 @@ under one version of matplotlib.
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from matplotlib import rc_context
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch, Rectangle
+from matplotlib.patches import Rectangle
 
-from benchmarks.pictures import to_svg
 from topology.draw.render import svg_element
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from matplotlib.axes import Axes
 
-__all__ = ["FREE", "OTHERS", "Leaf", "Panel", "Style", "draw_element", "draw_panels"]
+__all__ = ["FREE", "OTHERS", "Leaf", "Panel", "Style", "draw_element"]
 
 FREE, OTHERS = "#ffffff", "#c3cbd3"
 """Colours of a free GPU, and of what is no part of a group; frames have that one too."""
@@ -75,20 +77,6 @@ class Style:
     """Of a cell, by its width."""
 
 
-def draw_panels(panels: Sequence[Panel], *, legend: Mapping[str, str], caption: str) -> str:
-    """The panels below each other, as an SVG file; `legend` says what colours are."""
-    style = Style()
-    figure = _figure(panels, style)
-    handles = [
-        Patch(facecolor=colour, edgecolor=OTHERS, label=label) for colour, label in legend.items()
-    ]
-    figure.legend(
-        handles=handles, loc="outside upper center", ncols=len(legend), frameon=False, fontsize=8
-    )
-    figure.supxlabel(caption, fontsize=7.5)
-    return to_svg(figure)
-
-
 def draw_element(panel: Panel, style: Style) -> str:
     """One panel as an `<svg>` element that may stand in HTML; its title is its name only."""
     figure = _figure([replace(panel, title="")], style)
@@ -96,6 +84,14 @@ def draw_element(panel: Panel, style: Style) -> str:
         for artist in axes.get_children():
             artist.set_clip_on(False)
     return svg_element(to_svg(figure), title=panel.title)
+
+
+def to_svg(figure: Figure) -> str:
+    """A figure as SVG, the same bytes for the same figure."""
+    out = io.StringIO()
+    with rc_context({"svg.hashsalt": "coterie", "svg.fonttype": "none"}):
+        FigureCanvasSVG(figure).print_figure(out, format="svg", metadata={"Date": None})
+    return out.getvalue()
 
 
 def _figure(panels: Sequence[Panel], style: Style) -> Figure:

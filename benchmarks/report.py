@@ -1,40 +1,30 @@
-"""Results as tables: for a terminal, as Markdown and as JSON, with the machine they were made on.
+"""Results as tables in Markdown, with the machine that they were made on.
 
 It computes nothing; the date is an argument.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import subprocess
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from rich.table import Table as RichTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = [
-    "Cell",
-    "Environment",
-    "ResultTable",
-    "read_environment",
-    "to_markdown",
-    "to_rich",
-    "write_results",
-]
+__all__ = ["Cell", "Environment", "ResultTable", "read_environment", "to_markdown", "write_results"]
 
 Cell = str | float | int | None
 
 
 @dataclass(frozen=True, slots=True)
 class ResultTable:
-    """One table of results. Floats are shown with `digits` decimals, kept whole in JSON."""
+    """One table of results. Floats are shown with `digits` decimals."""
 
     title: str
     columns: tuple[str, ...]
@@ -65,7 +55,7 @@ def _cpu_model() -> str:
     return names[0].strip() if names else platform.machine()
 
 
-_WRITTEN = ("benchmarks/results", "docs/images")
+_WRITTEN = "benchmarks/results"
 """What a run writes itself: the next one measures the same code."""
 
 
@@ -80,8 +70,8 @@ def _commit() -> str:
 
     try:
         commit = git("describe", "--always", "--abbrev=12")
-        others = (f":(exclude){folder}" for folder in _WRITTEN)
-        changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", *others)
+        others = f":(exclude){_WRITTEN}"
+        changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", others)
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
     return f"{commit}-dirty" if changed else commit
@@ -106,18 +96,6 @@ def _shown(cell: Cell, digits: int) -> str:
     return f"{cell:.{digits}f}" if isinstance(cell, float) else str(cell)
 
 
-def to_rich(table: ResultTable) -> RichTable:
-    """Draw a table for the terminal."""
-    drawn = RichTable(
-        title=table.title, caption="\n".join(table.notes) or None, caption_justify="left"
-    )
-    for i, column in enumerate(table.columns):
-        drawn.add_column(column, justify="left" if i == 0 else "right", no_wrap=i == 0)
-    for row in table.rows:
-        drawn.add_row(*(_shown(cell, table.digits) for cell in row))
-    return drawn
-
-
 def to_markdown(table: ResultTable) -> str:
     """Write a table as Markdown, notes below it."""
     lines = [
@@ -136,22 +114,15 @@ def to_markdown(table: ResultTable) -> str:
 
 
 def write_results(
-    folder: Path, name: str, tables: Sequence[ResultTable], environment: Environment
-) -> tuple[Path, Path]:
-    """Write `<name>.json` and `<name>.md` into a folder, which is made where it is missing."""
-    folder.mkdir(parents=True, exist_ok=True)
-    as_json = folder / f"{name}.json"
-    document = {"environment": asdict(environment), "tables": [asdict(table) for table in tables]}
-    as_json.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    as_markdown = folder / f"{name}.md"
+    path: Path, command: str, tables: Sequence[ResultTable], environment: Environment
+) -> None:
+    """Write tables below the command that made them into a file, with the folders above it."""
     facts = ", ".join(f"{key} {value}" for key, value in environment.arguments.items())
     head = (
-        f"# {name.capitalize()}\n\n"
-        f"{environment.date}, commit {environment.commit}, {environment.n_cores} cores of "
-        f"{environment.cpu}, Python {environment.python}, numpy {environment.numpy}"
-        f"{'; ' + facts if facts else ''}.\n\n"
+        f"# {path.stem.capitalize()}\n\n"
+        f"`{command}`: {environment.date}, commit {environment.commit}, "
+        f"{environment.n_cores} cores of {environment.cpu}, Python {environment.python}, "
+        f"numpy {environment.numpy}{'; ' + facts if facts else ''}.\n\n"
     )
-    as_markdown.write_text(
-        head + "\n".join(to_markdown(table) for table in tables), encoding="utf-8"
-    )
-    return as_json, as_markdown
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(head + "\n".join(to_markdown(table) for table in tables), encoding="utf-8")

@@ -28,7 +28,7 @@ from benchmarks.report import ResultTable
 from topology.annotations import pod_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from benchmarks.cluster.binds import BindWatch
     from benchmarks.cluster.stage import Stage
@@ -72,9 +72,7 @@ class _Measured:
     goal_s: float | None
 
 
-async def time_groups(
-    stage: Stage, load: GroupLoad, *, n_rounds: int, advance: Callable[[], None]
-) -> ResultTable:
+async def time_groups(stage: Stage, load: GroupLoad, *, n_rounds: int) -> ResultTable:
     """Time groups on the stage's nodes, of which there are more than a group's members."""
     await stage.clear()
     await _label_leaves(stage)
@@ -89,7 +87,6 @@ async def time_groups(
                 measured = _idle(size)
                 times[measured].append(await timer.time(size))
                 await timer.settle()
-                advance()
         for title, waiting in _WAITING.items():
             await timer.park(waiting(load.n_waiting))
             for _ in range(n_rounds * load.n_beside):
@@ -98,7 +95,6 @@ async def time_groups(
                     seconds = await timer.time(load.sizes[0])
                     times[_Measured(row, BESIDE_GOAL_S)].append(seconds)
                 await timer.settle()
-                advance()
             await stage.clear()
             await timer.settle()
     return _table(times, (await stage.api.get("/api/v1/nodes"))["items"])

@@ -25,8 +25,6 @@ from benchmarks.report import ResultTable
 from topology.annotations import pod_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from benchmarks.cluster.binds import BindWatch
     from benchmarks.cluster.stage import Stage
     from benchmarks.report import Cell
@@ -41,9 +39,7 @@ _RUN_S = 2.0
 _DEADLINE_S = 120.0
 
 
-async def wait_beside(
-    stage: Stage, *, n_pending: int, n_stream: int, n_rounds: int, advance: Callable[[], None]
-) -> ResultTable:
+async def wait_beside(stage: Stage, *, n_pending: int, n_stream: int, n_rounds: int) -> ResultTable:
     """Compare the stream alone with the stream beside pending pods."""
     arms = [(n, backoff_s) for backoff_s in BACKOFFS_S for n in (0, n_pending)]
     rates: dict[tuple[int, int], list[float]] = {arm: [] for arm in arms}
@@ -53,7 +49,6 @@ async def wait_beside(
             pods_per_s, seconds = await _play(stage, arm[0], n_stream, arm[1])
             rates[arm].append(pods_per_s)
             waits[arm].extend(seconds)
-            advance()
     rows: list[tuple[Cell, ...]] = []
     for arm in arms:
         rate = spread(rates[arm])

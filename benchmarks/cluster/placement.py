@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING
 from benchmarks.cluster.binds import follow_binds
 from benchmarks.cluster.stage import NAMESPACE, PODS, Arm, make_pod
 from benchmarks.report import ResultTable
-from benchmarks.rivals import NvidiaBestEffort, PlainKubelet
+from benchmarks.rivals import NVIDIA_BEST_EFFORT, PLAIN_KUBELET
 from topology.model import decode_topology, names
 from topology.select import build_tables
 from topology.value import mask_index, topology_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from benchmarks.cluster.stage import Stage
     from benchmarks.report import Cell
@@ -69,20 +69,18 @@ def sequence(n_pods: int, *, n_gpus: int, seed: int) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-async def place_all(
-    stage: Stage, *, n_pods: int, seed: int, advance: Callable[[], None]
-) -> ResultTable:
+async def place_all(stage: Stage, *, n_pods: int, seed: int) -> ResultTable:
     """Run the sequence with Coterie and with the default scheduler, and compare."""
     nodes = await _machines(stage)
     n_gpus = sum(machine.topology.n_gpus for machine in nodes.values())
     steps = sequence(n_pods, n_gpus=n_gpus, seed=seed)
     rows: list[tuple[Cell, ...]] = []
-    placed, chosen = await _run(stage, Arm.COTERIE, steps, advance)
+    placed, chosen = await _run(stage, Arm.COTERIE, steps)
     rows.append(_row("Coterie", _planned(placed, chosen, nodes), n_pods - len(placed)))
-    placed, _ = await _run(stage, Arm.NONE, steps, advance)
+    placed, _ = await _run(stage, Arm.NONE, steps)
     for title, rival in (
-        ("default scheduler, kubelet at random", PlainKubelet()),
-        ("default scheduler, NVIDIA best-effort", NvidiaBestEffort()),
+        ("default scheduler, kubelet at random", PLAIN_KUBELET),
+        ("default scheduler, NVIDIA best-effort", NVIDIA_BEST_EFFORT),
     ):
         picked = _picked(steps, placed, nodes, rival, seed)
         rows.append(_row(title, picked, n_pods - len(placed)))
@@ -124,7 +122,7 @@ async def _machines(stage: Stage) -> dict[str, _Machine]:
 
 
 async def _run(
-    stage: Stage, arm: Arm, steps: Sequence[Step], advance: Callable[[], None]
+    stage: Stage, arm: Arm, steps: Sequence[Step]
 ) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
     """Play the steps one by one; gives each bound pod's node and, where it has a plan, its ids."""
     await stage.clear()
@@ -146,7 +144,6 @@ async def _run(
                 if plan is not None:
                     containers = json.loads(plan)["containers"]
                     chosen[step.pod] = tuple(one for c in containers for one in c["ids"])
-            advance()
     return placed, chosen
 
 
@@ -185,7 +182,7 @@ def _picked(
             continue
         mask = rival.choose(nodes[node].topology, free[node], step.size, rng)
         if mask is None:  # best-effort pads its partitions and may refuse: the kubelet then picks
-            mask = PlainKubelet().choose(nodes[node].topology, free[node], step.size, rng) or 0
+            mask = PLAIN_KUBELET.choose(nodes[node].topology, free[node], step.size, rng) or 0
         free[node] &= ~mask
         held[step.pod] = mask
         if step.size > 1:

@@ -20,8 +20,6 @@ from topology.annotations import ContainerPlan, Plan, encode_plan
 from topology.model import decode_topology, names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from benchmarks.cluster.stage import Stage
 
 __all__ = ["grow"]
@@ -29,16 +27,13 @@ __all__ = ["grow"]
 _BATCH = 2_000
 
 
-async def grow(
-    stage: Stage, *, n_pods: int, n_rounds: int, advance: Callable[[], None]
-) -> ResultTable:
+async def grow(stage: Stage, *, n_pods: int, n_rounds: int) -> ResultTable:
     """Fill the stage's nodes with one-GPU pods, and start the extender a few times."""
     await stage.clear()
     nodes = (await stage.api.get("/api/v1/nodes"))["items"]
     pods = [pod for node in nodes for pod in _pods_of(node)][:n_pods]
     for first in range(0, len(pods), _BATCH):
         await stage.create(pods[first : first + _BATCH])
-        advance()
     seconds, resident, highest, used = [], [], [], []
     state: dict[str, Any] = {}
     for _ in range(n_rounds):
@@ -50,7 +45,6 @@ async def grow(
             now, most = await asyncio.to_thread(resident_mib, running.extender_pid)
             resident.append(now)
             highest.append(most)
-            advance()
     rows = tuple(
         (what, *(getattr(spread(figures), part) for part in ("median", "least", "most")))
         for what, figures in (

@@ -21,9 +21,11 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 from benchmarks import process_usage
+from extender.embedded import parse_cluster
 from tests.cluster.control.api import Api, open_api
 from tests.cluster.control.manifests import Mode, extender_settings, scheduler_config
 from tests.cluster.control.processes import free_port
+from tests.cluster.fleet.nodes import create_nodes
 from topology.model import DEFAULT_RESOURCE
 
 if TYPE_CHECKING:
@@ -155,6 +157,13 @@ class Stage:
             while (await self.api.get(PODS, limit="1"))["items"]:  # noqa: ASYNC110 - polls a server
                 await asyncio.sleep(0.1)
 
+    async def replace_nodes(self, cluster: str) -> None:
+        """Delete all pods and nodes, and make the nodes of a description."""
+        await self.clear()
+        options = {"kind": "DeleteOptions", "apiVersion": "v1"}
+        await self.api.call("DELETE", "/api/v1/nodes", options)
+        await create_nodes(self.api, parse_cluster(cluster))
+
     async def create(self, pods: Sequence[dict[str, Any]]) -> None:
         """Create pods."""
         await self.api.create_all(PODS, pods)
@@ -166,7 +175,7 @@ class Stage:
         if arm in _COTERIE:
             flags = ("--log-level", "warning", *_COTERIE[arm])
             return self.plane.start_extender(self.plane.admin, *flags, name=name, port=port)
-        command = [sys.executable, "-m", "benchmarks.cluster.trivial_extender", "--port", str(port)]
+        command = [sys.executable, "-m", "benchmarks.trivial_extender", str(port)]
         return self.plane.start_program(name, command, f"http://127.0.0.1:{port}/readyz")
 
     def _start_shipped(self) -> ExtenderProcess:

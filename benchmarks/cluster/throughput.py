@@ -19,8 +19,6 @@ from benchmarks.errors import BenchmarkError
 from benchmarks.report import ResultTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from benchmarks.cluster.latency import VerbTimes
     from benchmarks.cluster.stage import Stage
     from benchmarks.report import Cell
@@ -55,14 +53,12 @@ async def compare(
     *,
     n_rounds: int,
     times: VerbTimes,
-    advance: Callable[[], None],
 ) -> ResultTable:
     """Compare the arms on the nodes that the stage has; Coterie's latencies go to `times`."""
     rounds: dict[Arm, list[_Round]] = {arm: [] for arm in Arm}
     for number in range(n_rounds):
         for arm in turned(tuple(Arm), number):
             rounds[arm].append(await _play(stage, arm, setting, times))
-            advance()
     return _table(setting, rounds, n_rounds)
 
 

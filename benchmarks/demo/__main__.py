@@ -42,7 +42,7 @@ from benchmarks.demo.tables import example_table, gain_table, policy_table, span
 from benchmarks.demo.timeline import play
 from benchmarks.errors import BenchmarkError
 from benchmarks.report import read_environment
-from benchmarks.rivals import NvidiaBestEffort, PlainKubelet
+from benchmarks.rivals import NVIDIA_BEST_EFFORT, PLAIN_KUBELET
 from extender.config import load_settings
 from extender.errors import ExtenderError
 from topology.model import DEFAULT_RESOURCE
@@ -164,17 +164,17 @@ def _policies(nodes: dict[str, DemoNode], extender: HttpExtender, seed: int) -> 
     settings = load_settings({"cluster": FLEET})
     return (
         MostAllocatedPolicy(
-            "plain kubelet", "most-allocated node, random GPUs", PlainKubelet(), nodes, seed=seed
+            "plain kubelet", "most-allocated node, random GPUs", PLAIN_KUBELET, nodes, seed=seed
         ),
         MostAllocatedPolicy(
             "NVIDIA best-effort",
             "most-allocated node, GPUs by NVIDIA's rules",
-            NvidiaBestEffort(),
+            NVIDIA_BEST_EFFORT,
             nodes,
             seed=seed,
         ),
         RivalOnCoterieNode(
-            NvidiaBestEffort(), nodes, settings.cluster_spec(), settings.rules, seed=seed
+            NVIDIA_BEST_EFFORT, nodes, settings.cluster_spec(), settings.rules, seed=seed
         ),
         ExtenderPolicy(nodes, extender, seed=seed),
     )

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from statistics import fmean, harmonic_mean
 from typing import TYPE_CHECKING
 
-from benchmarks.fleet.stranding import Stranding
+from benchmarks.demo.stranding import Stranding
 from topology.select import affinity_level
 
 if TYPE_CHECKING:

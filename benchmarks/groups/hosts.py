@@ -37,7 +37,6 @@ class Hosts:
         n_hosts = len(self.tree.node_names)
         self.place_of = {name: i for i, name in enumerate(self.tree.node_names)}
         self.free: NDArray[np.int64] = np.full(n_hosts, GPUS_PER_HOST, dtype=np.int64)
-        self.gpus: NDArray[np.int64] = self.free.copy()
         self.tie: NDArray[np.int64] = np.random.default_rng(seed).permutation(n_hosts)
         levels = {level.name: level for level in self.tree.levels}
         self.leaf: NDArray[np.int64] = levels["leaf"].owner

@@ -14,7 +14,6 @@ Source: kubernetes-sigs/kueue, pkg/cache/scheduler/tas_flavor_snapshot.go at 00c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,15 +26,12 @@ if TYPE_CHECKING:
 __all__ = ["Kueue"]
 
 
-@dataclass(frozen=True, slots=True)
 class Kueue:
     """Levels leaf, spine, core; hosts are the lowest level."""
 
-    def place(
-        self, hosts: Hosts, free: NDArray[np.int64], *, n_members: int, n_gpus: int
-    ) -> Shares | None:
+    def place(self, hosts: Hosts, *, n_members: int, n_gpus: int) -> Shares | None:
         """Place all pods, single ones too."""
-        room = free // n_gpus
+        room = hosts.free // n_gpus
         if int(room.sum()) < n_members:
             return None
         owners = (hosts.leaf, hosts.spine, hosts.core)

@@ -1,7 +1,7 @@
-"""How members are placed: kube-scheduler's ways, without and with a gang, and Coterie's.
+"""How members are placed: Coterie's way, and that of a gang without topology.
 
 A policy places all members or none of them on hosts' free GPUs; it knows no time and no queue.
-Kueue's and Slurm's are in `benchmarks.groups.kueue` and `benchmarks.groups.slurm`.
+Kueue's is in `benchmarks.groups.kueue`.
 """
 
 from __future__ import annotations
@@ -24,22 +24,11 @@ from topology.recordings import load_recording
 from topology.select import build_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     from benchmarks.groups.hosts import Hosts, Shares
 
-__all__ = [
-    "MACHINE",
-    "Coterie",
-    "Gang",
-    "GroupPolicy",
-    "host_costs",
-    "least_allocated",
-    "most_allocated",
-    "pick_host",
-]
+__all__ = ["MACHINE", "Coterie", "Gang", "GroupPolicy", "host_costs"]
 
 MACHINE = "dgx-h100"
 """The recording that stands for every host."""
@@ -51,52 +40,22 @@ _ROUNDING = 9
 class GroupPolicy(Protocol):
     """Places a job's members."""
 
-    def place(
-        self, hosts: Hosts, free: NDArray[np.int64], *, n_members: int, n_gpus: int
-    ) -> Shares | None:
-        """Place members on `free` GPUs, which it leaves alone; None where not all of them fit."""
+    def place(self, hosts: Hosts, *, n_members: int, n_gpus: int) -> Shares | None:
+        """Place members on free GPUs, which it leaves alone; None where not all of them fit."""
 
 
-def least_allocated(free: NDArray[np.int64]) -> NDArray[np.int64]:
-    """kube-scheduler's default, by GPUs: the emptiest host."""
-    return -free
-
-
-def most_allocated(free: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The fullest host, by GPUs."""
-    return free
-
-
-def pick_host(
-    hosts: Hosts,
-    free: NDArray[np.int64],
-    n_gpus: int,
-    rating: Callable[[NDArray[np.int64]], NDArray[np.int64]],
-) -> int | None:
-    """The host with the least rating where one pod fits; a random one of equal ones."""
-    able = np.flatnonzero(free >= n_gpus)
-    if not able.size:
-        return None
-    order = np.lexsort((hosts.tie[able], rating(free[able])))
-    return int(able[order[0]])
-
-
-@dataclass(frozen=True, slots=True)
 class Gang:
-    """All members or none, each on the host that kube-scheduler would take; no topology."""
+    """All members or none, each on the fullest host that kube-scheduler would take; no topology."""
 
-    rating: Callable[[NDArray[np.int64]], NDArray[np.int64]]
-
-    def place(
-        self, hosts: Hosts, free: NDArray[np.int64], *, n_members: int, n_gpus: int
-    ) -> Shares | None:
-        """One member after another on what the ones before leave."""
-        left = free.copy()
+    def place(self, hosts: Hosts, *, n_members: int, n_gpus: int) -> Shares | None:
+        """One member after another on what the ones before leave; a random one of equal hosts."""
+        left = hosts.free.copy()
         counts: dict[int, int] = {}
         for _ in range(n_members):
-            host = pick_host(hosts, left, n_gpus, self.rating)
-            if host is None:
+            able = np.flatnonzero(left >= n_gpus)
+            if not able.size:
                 return None
+            host = int(able[np.lexsort((hosts.tie[able], left[able]))[0]])
             left[host] -= n_gpus
             counts[host] = counts.get(host, 0) + 1
         return sorted(counts.items())
@@ -123,21 +82,19 @@ class Coterie:
     """Groups as `topology.groups` chooses.
 
     Single pods go to where least is left unusable, of such hosts to those with the fewest free
-    GPUs; kube-scheduler takes any of the nodes that are rated alike, so they know no leaf. With
-    `keep_domains_whole`, the extender's setting, they go, of such nodes, to the leaf with the least
-    room, by the product's own rule.
+    GPUs; of such hosts to the leaf with the least room, by the product's own rule. Where they do
+    not keep domains whole, any of them is taken.
     """
 
-    keep_domains_whole: bool = False
+    keeps_domains_whole: bool = True
 
-    def place(
-        self, hosts: Hosts, free: NDArray[np.int64], *, n_members: int, n_gpus: int
-    ) -> Shares | None:
+    def place(self, hosts: Hosts, *, n_members: int, n_gpus: int) -> Shares | None:
         """A group in one choice, a single pod by what it leaves."""
+        free = hosts.free
         costs = host_costs(n_gpus)[free]
         if n_members == 1:
             keys = [free, costs.round(_ROUNDING)]
-            if self.keep_domains_whole:
+            if self.keeps_domains_whole:
                 keys.insert(0, crowding_of_nodes(hosts.tree, free // n_gpus))
             order = np.lexsort((hosts.tie, *keys))
             return [(int(order[0]), 1)] if np.isfinite(costs[order[0]]) else None

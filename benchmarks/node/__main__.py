@@ -1,31 +1,29 @@
-"""The command line of the node's benchmark.
+"""`python -m benchmarks.node`: the node plugin beside a real kubelet.
 
-`python -m benchmarks.node`. Builds the control plane and the node's programs when absent, runs a
-real kubelet with the plugin on a simulated machine of 16 GPUs, and writes `node.json` and `node.md`
-with environment and date to the folder that `--out` names. Needs root and mount namespaces. Exit
-codes: 0 done, 1 it could not run.
+Builds the control plane and the node's programs when absent, runs a real kubelet with the plugin on
+a simulated machine of 16 GPUs. Needs root and mount namespaces.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import sys
 import tempfile
 import time
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import numpy as np
-import typer
 from prometheus_client.parser import text_string_to_metric_families
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from benchmarks.errors import MissingData
 from benchmarks.node.calls import time_calls
 from benchmarks.process_usage import cpu_s, resident_mib
-from benchmarks.report import ResultTable, read_environment, to_rich, write_results
+from benchmarks.program import make_parser, run_program
+from benchmarks.report import ResultTable
 from plugin.deviceplugin import DevicePluginMethod, socket_names
 from tests.cluster.control.control_plane import MASTERS, ControlPlane
 from tests.cluster.node.agent_process import start_agent
@@ -38,13 +36,12 @@ from tests.cluster.programs.versions import chosen_minor
 from topology.model import DEFAULT_RESOURCE, decode_topology, names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from argparse import Namespace
 
     from prometheus_client.samples import Sample
 
     from tests.cluster.node.agent_process import AgentProcess
 
-DEFAULT_OUT = Path(__file__).resolve().parents[1] / "results"
 RECORDING = "dgx-2"
 N_GPUS = 16
 AGENT = "coterie-plugin-benchmark"
@@ -58,7 +55,6 @@ _AUDIT = {
 _CONTAINERS = 3
 _QUICK_S = 0.01
 """The goal where no request to the kubelet is needed; a bucket of the plugin's histogram."""
-LEAST_WIDTH = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,35 +70,6 @@ class Load:
 
 FULL = Load(50, 400, 30, 5, 120.0)
 QUICK = Load(3, 8, 2, 1, 3.0)
-
-
-def main(
-    *,
-    out: Annotated[Path, typer.Option(help="Folder for the results.")] = DEFAULT_OUT,
-    quick: Annotated[bool, typer.Option("--quick", help="A smoke run on less data.")] = False,
-) -> None:
-    """Measure the node plugin beside a real kubelet, print the table and keep it."""
-    console = Console(width=max(Console().width, LEAST_WIDTH))
-    load = QUICK if quick else FULL
-    try:
-        check_machine()
-        tools = NodeTools(node_programs(), find_runc(console.print))
-    except (SpaceRefused, ProgramMissing) as error:
-        console.print(f"[red]{error}[/red]")
-        raise typer.Exit(1) from error
-    date = datetime.now(tz=UTC).isoformat(timespec="seconds")
-    facts = {"Kubernetes": chosen_minor()} | ({"run": "quick"} if quick else {})
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
-    with (
-        tempfile.TemporaryDirectory(prefix="coterie-bench-") as folder,
-        Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as progress,
-    ):
-        task = progress.add_task("node", total=load.n_pods + load.n_calls + load.n_real)
-        tables = _measure(Path(folder), tools, load, lambda: progress.advance(task))
-    for table in tables:
-        console.print(to_rich(table))
-    written = write_results(out, "node", tables, read_environment(date, facts))
-    console.print(f"node: written to {written[0]} and {written[1]}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +102,7 @@ class _Idle:
     memory_mib: tuple[float, float]
 
 
-def _measure(
-    folder: Path, tools: NodeTools, load: Load, advance: Callable[[], None]
-) -> tuple[ResultTable, ...]:
+def _measure(folder: Path, tools: NodeTools, load: Load) -> tuple[ResultTable, ...]:
     audit, policy = folder / "audit.log", folder / "audit.json"
     policy.write_text(json.dumps(_AUDIT), encoding="utf-8")
     flags = [f"--audit-policy-file={policy}", f"--audit-log-path={audit}"]
@@ -150,21 +115,18 @@ def _measure(
         pods = RealPods(plane)
         for number in range(load.n_pods):
             pods.create(real_pod(f"idle-{number}", real_container("main"), nodeName=node.name))
-            advance()
         for number in range(load.n_pods):
             pods.until(f"idle-{number}", is_running)
         (socket,) = node.device_plugins.glob(socket_names(DEFAULT_RESOURCE))
-        calls = _Calls(*time_calls(socket, _device_ids(plane, node.name), load.n_calls, advance))
-        lookups = _run_real_pods(pods, node.name, agent, load.n_real, advance)
+        calls = _Calls(*time_calls(socket, _device_ids(plane, node.name), load.n_calls))
+        lookups = _run_real_pods(pods, node.name, agent, load.n_real)
         registered_s = [_restart(node, agent) for _ in range(load.n_restarts)]
         idle = _watch_idle(pid, audit, load.idle_s)
         pods.clear()
     return _call_table(calls, load), _lookup_table(lookups, load), _cost(registered_s, idle, load)
 
 
-def _run_real_pods(
-    pods: RealPods, node: str, agent: AgentProcess, n_real: int, advance: Callable[[], None]
-) -> _Lookups:
+def _run_real_pods(pods: RealPods, node: str, agent: AgentProcess, n_real: int) -> _Lookups:
     before = _within(agent)
     for number in range(n_real):
         name = f"real-{number}"
@@ -172,7 +134,6 @@ def _run_real_pods(
         pods.create(real_pod(name, *containers, nodeName=node))
         pods.until(name, is_running)
         pods.delete(name)
-        advance()
     known, looked_up = _lookup_ms(agent, "known"), _lookup_ms(agent, "lookup")
     n_quick, n_calls = (late - early for late, early in zip(_within(agent), before, strict=True))
     return _Lookups(known, looked_up, n_quick, n_calls)
@@ -324,5 +285,21 @@ def _processes(module: str, node: str) -> list[int]:
     return found
 
 
+def _run(options: Namespace) -> tuple[ResultTable, ...]:
+    try:
+        check_machine()
+        tools = NodeTools(node_programs(), find_runc(print))
+    except (SpaceRefused, ProgramMissing) as error:
+        raise MissingData(str(error)) from error
+    with tempfile.TemporaryDirectory(prefix="coterie-bench-") as folder:
+        return _measure(Path(folder), tools, QUICK if options.quick else FULL)
+
+
+def main() -> int:
+    """Measure the node plugin, print the tables and keep them; returns the exit code."""
+    parser = make_parser("benchmarks.node", ["node"], "Measure the plugin beside a kubelet.")
+    return run_program(parser, {"node": _run}, facts={"Kubernetes": chosen_minor()})
+
+
 if __name__ == "__main__":
-    typer.run(main)
+    sys.exit(main())

@@ -16,7 +16,6 @@ import grpc
 from plugin.pb import deviceplugin_v1beta1_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 __all__ = ["time_calls"]
@@ -26,9 +25,7 @@ _SIZES = (1, 2, 4, 8)
 _TIMEOUT_S = 5.0
 
 
-def time_calls(
-    socket: Path, ids: list[str], n_calls: int, advance: Callable[[], None]
-) -> tuple[list[float], list[float]]:
+def time_calls(socket: Path, ids: list[str], n_calls: int) -> tuple[list[float], list[float]]:
     """Seconds of GetPreferredAllocation, and of the Allocate of its answer.
 
     Sizes in turn, from random halves of the devices: no answer comes from a cache.
@@ -65,5 +62,4 @@ def time_calls(
             begun_s = time.perf_counter()
             allocator(request, timeout=_TIMEOUT_S)
             allocate.append(time.perf_counter() - begun_s)
-            advance()
     return preferred, allocate

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from benchmarks.coterie import Coterie
+from benchmarks.coterie import prepare_coterie
 from benchmarks.masks import subsets_of_size
 from benchmarks.measured import (
     SOURCE_NOTE,
@@ -34,17 +34,12 @@ from benchmarks.measured import (
 )
 from benchmarks.report import ResultTable
 from benchmarks.rivals import (
-    BottleneckRing,
-    CliqueSum,
+    MAPA_EFFECTIVE,
+    MAPA_GREEDY,
+    MAPA_PRESERVE,
+    NVIDIA_BEST_EFFORT,
     LabelCeiling,
-    LowestIds,
-    MapaEffective,
-    MapaGreedy,
-    MapaPreserve,
-    NvidiaBestEffort,
-    Rival,
 )
-from topology.audit import NvidiaNode
 from topology.recordings import load_recording
 
 if TYPE_CHECKING:
@@ -52,7 +47,7 @@ if TYPE_CHECKING:
 
     from benchmarks.measured import MeasuredMachine
     from benchmarks.report import Cell
-    from benchmarks.rivals import NodeChooser
+    from benchmarks.rivals import Chooser
 
 __all__ = ["SIZES", "CaseTable", "Efficiency", "expectation", "measure", "run"]
 
@@ -61,18 +56,10 @@ N_RELABELLINGS = 20
 RANDOM = "random (exact expectation)"
 LABELS = "Coterie, labels"
 MEASURED_PAIRS = "Coterie, measured pairs"
-FILLED = f"{NvidiaBestEffort.name}, PCIe levels filled in"
+FILLED = f"{NVIDIA_BEST_EFFORT.name}, PCIe levels filled in"
 LEVELS_OF = {"V100": "dgx-1-v100"}
 """The recorded machine that has a measured one's hidden PCIe levels, where one has its links."""
-RIVALS: tuple[type[Rival], ...] = (
-    LowestIds,
-    NvidiaBestEffort,
-    CliqueSum,
-    MapaGreedy,
-    MapaPreserve,
-    MapaEffective,
-    BottleneckRing,
-)
+RIVALS = (NVIDIA_BEST_EFFORT, MAPA_GREEDY, MAPA_PRESERVE, MAPA_EFFECTIVE)
 """In the order of the table; the plain kubelet's random choice is there as its expectation."""
 
 
@@ -143,23 +130,20 @@ def _average(results: Sequence[Efficiency]) -> Efficiency:
     )
 
 
-def _contestants(machine: MeasuredMachine) -> list[tuple[str, NodeChooser]]:
-    labelled = [*(rival() for rival in RIVALS), Coterie(LABELS)]
-    return [
-        *((rival.name, rival.prepare(machine.topology)) for rival in labelled),
-        (MEASURED_PAIRS, Coterie().prepare(with_measured_pairs(machine))),
-    ]
+def _contestants(machine: MeasuredMachine) -> dict[str, Chooser]:
+    return {
+        **{rival.name: rival.prepare(machine.topology) for rival in RIVALS},
+        LABELS: prepare_coterie(machine.topology),
+        MEASURED_PAIRS: prepare_coterie(with_measured_pairs(machine)),
+    }
 
 
-def _judge(
-    machine: MeasuredMachine, *, n_relabellings: int, seed: int, advance: Callable[[], None]
-) -> tuple[dict[str, Efficiency], int]:
-    """Judge every policy on one machine; also how often NVIDIA's nil fault would have struck."""
+def _judge(machine: MeasuredMachine, *, n_relabellings: int, seed: int) -> dict[str, Efficiency]:
+    """Judge every policy on one machine."""
     rng = random.Random(seed)
     like = LEVELS_OF.get(machine.name)
     filled = None if like is None else fill_levels(machine.topology, load_recording(like))
     results: dict[str, list[Efficiency]] = {}
-    n_padded = 0
     for _ in range(n_relabellings):
         order = list(range(machine.topology.n_gpus))
         rng.shuffle(order)
@@ -167,23 +151,19 @@ def _judge(
         cases = CaseTable(relabelled)
         contestants = _contestants(relabelled)
         if filled is not None:
-            informed = NvidiaBestEffort().prepare(relabel_topology(filled, order))
-            contestants.append((FILLED, informed))
-        for name, chooser in contestants:
+            contestants[FILLED] = NVIDIA_BEST_EFFORT.prepare(relabel_topology(filled, order))
+        for name, chooser in contestants.items():
 
-            def choose(free: int, size: int, chooser: NodeChooser = chooser) -> int | None:
-                return chooser.choose(free, size, rng)
+            def choose(free: int, size: int, chooser: Chooser = chooser) -> int | None:
+                return chooser(free, size, rng)
 
             results.setdefault(name, []).append(measure(cases, choose))
-            if name == NvidiaBestEffort.name and isinstance(chooser, NvidiaNode):
-                n_padded += chooser.n_padded_wins
-        advance()
     averages = {name: _average(of_each) for name, of_each in results.items()}
     cases = CaseTable(machine)
     ceiling = LabelCeiling(machine)
     averages[RANDOM] = expectation(cases, subsets_of_size)
     averages[LabelCeiling.name] = expectation(cases, ceiling.candidates)
-    return averages, n_padded
+    return averages
 
 
 def _cells(found: Efficiency | None) -> tuple[Cell, Cell]:
@@ -191,40 +171,29 @@ def _cells(found: Efficiency | None) -> tuple[Cell, Cell]:
 
 
 def run(
-    machines: Sequence[MeasuredMachine],
-    *,
-    n_relabellings: int = N_RELABELLINGS,
-    seed: int = 0,
-    advance: Callable[[], None] = lambda: None,
+    machines: Sequence[MeasuredMachine], *, n_relabellings: int = N_RELABELLINGS, seed: int = 0
 ) -> tuple[ResultTable, ...]:
-    """Judge every policy on every machine; `advance` is called after each relabelling."""
-    judged = [
-        _judge(machine, n_relabellings=n_relabellings, seed=seed, advance=advance)
-        for machine in machines
-    ]
+    """Judge every policy on every machine."""
+    judged = [_judge(machine, n_relabellings=n_relabellings, seed=seed) for machine in machines]
     names = [RANDOM, *(rival.name for rival in RIVALS), LabelCeiling.name, LABELS, MEASURED_PAIRS]
-    if any(FILLED in of for of, _ in judged):
-        names.insert(names.index(NvidiaBestEffort.name) + 1, FILLED)
+    if any(FILLED in of for of in judged):
+        names.insert(names.index(NVIDIA_BEST_EFFORT.name) + 1, FILLED)
     columns = ["policy"]
     for machine in machines:
         columns += [f"{machine.name} mean", "worst"]
     rows: tuple[tuple[Cell, ...], ...] = tuple(
-        (name, *(cell for of, _ in judged for cell in _cells(of.get(name)))) for name in names
+        (name, *(cell for of in judged for cell in _cells(of.get(name)))) for name in names
     )
     refused = ", ".join(
-        f"{m.name} {of[MapaPreserve.name].n_refused}"
-        for m, (of, _) in zip(machines, judged, strict=True)
-    )
-    padded = ", ".join(
-        f"{m.name} {n_padded}" for m, (_, n_padded) in zip(machines, judged, strict=True)
+        f"{m.name} {of[MAPA_PRESERVE.name].n_refused}"
+        for m, of in zip(machines, judged, strict=True)
     )
     notes = (
         SOURCE_NOTE,
         "measured(chosen) / best measured, over every free set with at least k GPUs",
         f"mean per k of 2..5, then over k; mean of {n_relabellings} relabellings (seed {seed})",
         "worst: the worst single case of all relabellings",
-        f"cases that {MapaPreserve.name} refused, left out of its mean: {refused}",
-        f"NVIDIA's best effort would have returned a set with nil devices: {padded}",
+        f"cases that {MAPA_PRESERVE.name} refused, left out of its mean: {refused}",
         *(
             f"{FILLED}: those of {LEVELS_OF[m.name]}, which has {m.name}'s links"
             for m in machines

@@ -34,7 +34,7 @@ from topology.select import build_tables
 from topology.value import STATED_ERROR, Demand
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -212,9 +212,7 @@ def _by_limit(found: Mapping[str, Fidelity]) -> tuple[tuple[Cell, ...], ...]:
     return tuple(rows)
 
 
-def run(
-    machines: Sequence[MeasuredMachine], *, advance: Callable[[], None] = lambda: None
-) -> tuple[ResultTable, ...]:
+def run(machines: Sequence[MeasuredMachine]) -> tuple[ResultTable, ...]:
     """Compare every machine, with the model's constants and with those of the other machines."""
     own = [compare(machine) for machine in machines]
     rows: list[tuple[Cell, ...]] = []
@@ -239,7 +237,6 @@ def run(
             )
         )
         notes.append(f"without {machine.name}: {_constants_text(fitted)}")
-        advance()
     agreement = ResultTable(
         "Fidelity of the value",
         ("machine", "sets", "Spearman", "median error %", "Spearman, others' fit", "median %"),

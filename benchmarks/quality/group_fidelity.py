@@ -4,11 +4,10 @@ Reports, over the shapes of one cluster of 4 nodes with 8 H100 (`benchmarks.qual
 at 2 GiB, the rank correlation of value and measurement and the relative errors, by number of nodes,
 for equal shares, and with the constant fitted without the sets of that total, of that number of
 nodes, or of that number of nodes and least share; then how well the value chooses between shapes of
-one total; published points of other clusters; and what was tried beside the model.
+one total; and published points of other clusters.
 
 Fit. The model's one constant is the share of a NIC's rate that gives the least median relative
-error, on a grid. The alternatives have a second constant, a factor on some of the sets, which a
-median would not see: they are all fitted for the least mean absolute log error instead.
+error, on a grid.
 """
 
 from __future__ import annotations
@@ -40,11 +39,8 @@ BIG_ERROR = 0.20
 FAR_APART = 0.10
 """Shapes of one total that differ by more are compared as a chooser would."""
 SHARES = np.round(np.arange(0.90, 1.0001, 0.004), 3)
-FACTORS = np.round(np.arange(1.0, 0.599, -0.02), 3)
 _PROBE_SHARE = 0.5
 """A share at which the NICs limit every shape, so that their part shows."""
-_MANY_NODES = 3
-_ODD_SHARE = 3
 SOURCE_NOTE = (
     "measured by others: NCCL all-reduce bus bandwidth at 2 GiB, BandPilot (arXiv 2506.15595), "
     "SusCom-Lab/BandPilot at de4dd93"
@@ -82,7 +78,6 @@ class GroupFidelity:
 class _Parts:
     """The model of each shape by its parts: min(own, share x network); and the measurements."""
 
-    shapes: tuple[GroupShape, ...]
     own: NDArray[np.float64]
     network: NDArray[np.float64]
     measured: NDArray[np.float64]
@@ -101,7 +96,7 @@ def _parts(shapes: Sequence[GroupShape]) -> _Parts:
         alone = [share.own.gbytes_per_s for share in shares if len(share.gpus) > 1]
         own.append(min(alone, default=math.inf))
     measured = np.array([shape.gbytes_per_s for shape in shapes])
-    return _Parts(tuple(shapes), np.array(own), np.array(network), measured)
+    return _Parts(np.array(own), np.array(network), measured)
 
 
 def compare_groups(shapes: Sequence[GroupShape]) -> GroupFidelity:
@@ -117,8 +112,6 @@ def _fidelity(value: NDArray[np.float64], measured: NDArray[np.float64]) -> Grou
     keys = [[(round(figure, 6),) for figure in column.tolist()] for column in (value, measured)]
     return GroupFidelity(spearman(*keys), value / measured - 1)
 
-
-# --- Held out ------------------------------------------------------------------------------------
 
 _FOLDS: dict[str, Callable[[GroupShape], tuple[int, ...]]] = {
     "total": lambda shape: (sum(shape.sizes),),
@@ -156,68 +149,6 @@ def held_out(shapes: Sequence[GroupShape], fold: str) -> GroupFidelity:
     return _fidelity(value, parts.measured)
 
 
-# --- What was tried ------------------------------------------------------------------------------
-
-
-def _is_uneven(shape: GroupShape) -> bool:
-    return len(shape.sizes) >= _MANY_NODES and len(set(shape.sizes)) > 1
-
-
-_TRIED: dict[str, Callable[[GroupShape], bool]] = {
-    "the model": lambda _shape: False,
-    "a factor for unequal shares on 3 nodes and more": _is_uneven,
-    "the same, least share 3 or 4": lambda shape: (
-        _is_uneven(shape) and min(shape.sizes) in {_ODD_SHARE, _ODD_SHARE + 1}
-    ),
-    "the same, least share 3": lambda shape: _is_uneven(shape) and min(shape.sizes) == _ODD_SHARE,
-}
-"""Which sets get a factor of their own, fitted beside the share."""
-
-
-def _fit_both(
-    parts: _Parts, lowered: NDArray[np.bool_], kept: NDArray[np.bool_]
-) -> tuple[float, float]:
-    """Share and factor with the least mean absolute log error; a factor of no kept set is 1."""
-    factors = FACTORS if bool((lowered & kept).any()) else FACTORS[:1]
-    log_measured = np.log(parts.measured)
-
-    def error(pair: tuple[float, float]) -> float:
-        log_value = np.log(_lowered(parts, lowered, *pair))
-        return round(float(np.abs(log_value - log_measured)[kept].mean()), 9)
-
-    return min(((float(s), float(f)) for f in factors for s in SHARES), key=error)
-
-
-def _lowered(
-    parts: _Parts, lowered: NDArray[np.bool_], share: float, factor: float
-) -> NDArray[np.float64]:
-    return parts.value(share) * np.where(lowered, factor, 1.0)
-
-
-def _tried_rows(parts: _Parts, advance: Callable[[], None]) -> list[tuple[Cell, ...]]:
-    rows: list[tuple[Cell, ...]] = []
-    for label, takes in _TRIED.items():
-        lowered = np.array([takes(shape) for shape in parts.shapes])
-        share, factor = _fit_both(parts, lowered, np.ones(len(lowered), dtype=np.bool_))
-        own = _fidelity(_lowered(parts, lowered, share, factor), parts.measured)
-        held: list[float] = []
-        for fold in _FOLDS:
-            value = np.zeros(len(lowered))
-            for out in _left_out(parts.shapes, fold):
-                pair = _fit_both(parts, lowered, ~out)
-                value[out] = _lowered(parts, lowered, *pair)[out]
-            held.append(100 * _fidelity(value, parts.measured).quantile(0.9))
-            advance()
-        largest = 100 * own.quantile(1.0)
-        rows.append(
-            (label, share, factor, 100 * own.quantile(0.9), largest, own.n_underrated, *held)
-        )
-    return rows
-
-
-# --- Tables --------------------------------------------------------------------------------------
-
-
 def _row(label: str, found: GroupFidelity) -> tuple[Cell, ...]:
     return (
         label,
@@ -232,16 +163,14 @@ def _row(label: str, found: GroupFidelity) -> tuple[Cell, ...]:
     )
 
 
-def _agreement(shapes: Sequence[GroupShape], advance: Callable[[], None]) -> ResultTable:
+def _agreement(shapes: Sequence[GroupShape]) -> ResultTable:
     rows = [_row("all", compare_groups(shapes))]
     for n in sorted({len(shape.sizes) for shape in shapes}):
         some = [shape for shape in shapes if len(shape.sizes) == n]
         rows.append(_row(f"{n} nodes", compare_groups(some)))
     equal = [shape for shape in shapes if len(set(shape.sizes)) == 1]
     rows.append(_row("equal shares", compare_groups(equal)))
-    for fold in _FOLDS:
-        rows.append(_row(f"all, fitted without that {fold}", held_out(shapes, fold)))
-        advance()
+    rows += [_row(f"all, fitted without that {fold}", held_out(shapes, fold)) for fold in _FOLDS]
     return ResultTable(
         "Fidelity of the value of a set over nodes",
         (
@@ -306,22 +235,6 @@ def _published() -> ResultTable:
     )
 
 
-def run(
-    shapes: Sequence[GroupShape], *, advance: Callable[[], None] = lambda: None
-) -> tuple[ResultTable, ...]:
-    """Compare all shapes, the published points, and what was tried."""
-    tried = ResultTable(
-        "What was tried for unequal shares",
-        (
-            *("model", "share", "factor", "90th percentile %", "largest %", "under by 20 %"),
-            *(f"90th percentile without that {fold} %" for fold in _FOLDS),
-        ),
-        tuple(_tried_rows(_parts(shapes), advance)),
-        (
-            SOURCE_NOTE,
-            "fitted for the least mean absolute log error, the model's row too",
-            "a factor that no set of the fit identifies is 1",
-        ),
-        digits=2,
-    )
-    return _agreement(shapes, advance), _chooser(shapes), _published(), tried
+def run(shapes: Sequence[GroupShape]) -> tuple[ResultTable, ...]:
+    """Compare all shapes and the published points."""
+    return _agreement(shapes), _chooser(shapes), _published()

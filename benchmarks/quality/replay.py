@@ -24,21 +24,26 @@ from dataclasses import dataclass
 from statistics import fmean, harmonic_mean
 from typing import TYPE_CHECKING
 
-from benchmarks.coterie import NONE, NVLINK, NVLINK_REQUIRED, Coterie
-from benchmarks.link_graph import is_link_connected
-from benchmarks.masks import members
+from benchmarks.coterie import NVLINK, NVLINK_REQUIRED, prepare_coterie
 from benchmarks.measured import SOURCE_NOTE, relabel_machine
 from benchmarks.quality.queues import simulate
 from benchmarks.report import ResultTable
-from benchmarks.rivals import SET_RIVALS, MeasuredOracle
+from benchmarks.rivals import (
+    MAPA_GREEDY,
+    MAPA_PRESERVE,
+    NVIDIA_BEST_EFFORT,
+    PLAIN_KUBELET,
+    measured_oracle,
+)
+from topology.select import build_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from benchmarks.measured import MeasuredMachine
     from benchmarks.quality.queues import Job
     from benchmarks.report import Cell
-    from benchmarks.rivals import NodeChooser, Rival
+    from benchmarks.rivals import Chooser, Rival
     from topology.annotations import PlacementPolicy
 
 __all__ = ["run"]
@@ -48,52 +53,43 @@ SLOW_GBYTES_PER_S = 10.0
 """Below this a job ran without NVLink: such V100 sets measure 4 to 10 GB/s."""
 
 
+RIVALS = (PLAIN_KUBELET, NVIDIA_BEST_EFFORT, MAPA_GREEDY, MAPA_PRESERVE)
+ORACLE = "measured oracle (per job)"
+
+
 @dataclass(frozen=True, slots=True)
 class _Contestant:
     name: str
     is_waiting: bool
-    prepare: Callable[[MeasuredMachine], NodeChooser]
+    prepare: Callable[[MeasuredMachine], Chooser]
 
 
-def _contestants() -> list[_Contestant]:
-    def rival(kind: type[Rival]) -> Callable[[MeasuredMachine], NodeChooser]:
-        return lambda machine: kind().prepare(machine.topology)
+def _contestants() -> Iterator[_Contestant]:
+    def rival(one: Rival) -> Callable[[MeasuredMachine], Chooser]:
+        return lambda machine: one.prepare(machine.topology)
 
-    def oracle(machine: MeasuredMachine) -> NodeChooser:
-        return MeasuredOracle(machine.gbytes_per_s)
+    def coterie(policy: PlacementPolicy) -> Callable[[MeasuredMachine], Chooser]:
+        return lambda machine: prepare_coterie(machine.topology, policy)
 
-    def coterie(policy: PlacementPolicy) -> Callable[[MeasuredMachine], NodeChooser]:
-        return lambda machine: Coterie(sensitive=policy, other=NONE).prepare(machine.topology)
-
-    rivals = [
-        _Contestant(name, is_waiting, prepare)
-        for is_waiting in (False, True)
-        for name, prepare in (
-            *((kind.name, rival(kind)) for kind in SET_RIVALS),
-            (MeasuredOracle.name, oracle),
-        )
-    ]
-    own = [
-        _Contestant("Coterie", is_waiting=False, prepare=coterie(NVLINK)),
-        _Contestant("Coterie", is_waiting=True, prepare=coterie(NVLINK_REQUIRED)),
-    ]
-    return sorted([*rivals, *own], key=lambda contestant: contestant.is_waiting)
+    for is_waiting, policy in ((False, NVLINK), (True, NVLINK_REQUIRED)):
+        for one in RIVALS:
+            yield _Contestant(one.name, is_waiting, rival(one))
+        yield _Contestant(ORACLE, is_waiting, lambda node: measured_oracle(node.gbytes_per_s))
+        yield _Contestant("Coterie", is_waiting, coterie(policy))
 
 
 def _chooser(
     contestant: _Contestant, machine: MeasuredMachine, rng: random.Random
 ) -> Callable[[int, int, bool], int | None]:
     node = contestant.prepare(machine)
-    connected: dict[int, bool] = {}
+    connected = build_tables(machine.topology).is_linked
     everything = (1 << machine.topology.n_gpus) - 1
 
     def choose(free: int, size: int, is_sensitive: bool) -> int | None:
-        gpus = node.choose(free, size, rng, is_sensitive=is_sensitive)
+        gpus = node(free, size, rng, is_sensitive=is_sensitive)
         must_wait = contestant.is_waiting and is_sensitive and size > 1 and free != everything
         if gpus is None or not must_wait:
             return gpus
-        if gpus not in connected:
-            connected[gpus] = is_link_connected(machine.topology, members(gpus))
         return gpus if connected[gpus] else None
 
     return choose
@@ -105,9 +101,8 @@ def run(
     *,
     n_orders: int = N_ORDERS,
     seed: int = 0,
-    advance: Callable[[], None] = lambda: None,
 ) -> tuple[ResultTable, ...]:
-    """Replay every queue under every policy; `advance` is called after each policy of a table."""
+    """Replay every queue under every policy."""
     n_gpus = machine.topology.n_gpus
     rng = random.Random(seed)
     relabelled = [
@@ -115,11 +110,8 @@ def run(
     ]
 
     def table(title: str, nodes: Sequence[MeasuredMachine], notes: Sequence[str]) -> ResultTable:
-        rows: list[tuple[Cell, ...]] = []
-        for contestant in _contestants():
-            rows.append(_replay(contestant, nodes, queues, seed))
-            advance()
-        return ResultTable(title, _COLUMNS, tuple(rows), (*notes, *_NOTES), digits=2)
+        rows = tuple(_replay(contestant, nodes, queues, seed) for contestant in _contestants())
+        return ResultTable(title, _COLUMNS, rows, (*notes, *_NOTES), digits=2)
 
     n_queues = len(queues)
     drawn = f"a queue: {len(queues[0])} jobs drawn from MAPA's job mix (SC'21, arXiv 2110.03214)"

@@ -1,40 +1,24 @@
 """What others do: every policy that Coterie is compared with, behind one interface.
 
-`benchmarks.rivals.base.Rival` is the interface; `SET_RIVALS` makes a fresh one of each.
+A policy sees the node's labels (`NodeTopology`), the free GPUs and a size: never the measured
+bandwidth that judges it (the oracle of `benchmarks.rivals.bounds` excepted, by name).
 """
 
 from __future__ import annotations
 
-from benchmarks.rivals.base import NodeChooser, Rival
-from benchmarks.rivals.bounds import LabelCeiling, MeasuredOracle
-from benchmarks.rivals.ids import LowestIds, PlainKubelet
-from benchmarks.rivals.links import BottleneckRing, CliqueSum
-from benchmarks.rivals.mapa import MapaEffective, MapaGreedy, MapaPreserve
-from benchmarks.rivals.nvidia import NvidiaBestEffort
+from benchmarks.rivals.bounds import LabelCeiling, measured_oracle
+from benchmarks.rivals.mapa import MAPA_EFFECTIVE, MAPA_GREEDY, MAPA_PRESERVE
+from benchmarks.rivals.rival import Chooser, Rival
+from benchmarks.rivals.shipped import NVIDIA_BEST_EFFORT, PLAIN_KUBELET
 
 __all__ = [
-    "SET_RIVALS",
-    "BottleneckRing",
-    "CliqueSum",
+    "MAPA_EFFECTIVE",
+    "MAPA_GREEDY",
+    "MAPA_PRESERVE",
+    "NVIDIA_BEST_EFFORT",
+    "PLAIN_KUBELET",
+    "Chooser",
     "LabelCeiling",
-    "LowestIds",
-    "MapaEffective",
-    "MapaGreedy",
-    "MapaPreserve",
-    "MeasuredOracle",
-    "NodeChooser",
-    "NvidiaBestEffort",
-    "PlainKubelet",
     "Rival",
+    "measured_oracle",
 ]
-
-SET_RIVALS: tuple[type[Rival], ...] = (
-    PlainKubelet,
-    LowestIds,
-    NvidiaBestEffort,
-    CliqueSum,
-    MapaGreedy,
-    MapaPreserve,
-    BottleneckRing,
-)
-"""The rivals that choose a set on one node from its labels, in the order of the tables."""

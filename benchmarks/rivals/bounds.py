@@ -19,29 +19,24 @@ if TYPE_CHECKING:
     from random import Random
 
     from benchmarks.measured import MeasuredMachine
+    from benchmarks.rivals.rival import Chooser
     from topology.model import NodeTopology
 
-__all__ = ["LabelCeiling", "MeasuredOracle", "label_classes"]
+__all__ = ["LabelCeiling", "label_classes", "measured_oracle"]
 
 LabelKey = tuple[tuple[str, int, str], ...]
 
 
-class MeasuredOracle:
-    """The best measured set for each job alone; the lowest ids on ties."""
+def measured_oracle(gbytes_per_s: Mapping[int, float]) -> Chooser:
+    """The best measured set for each job alone; the lowest ids on ties, and for one GPU."""
 
-    name = "measured oracle (per job)"
-
-    def __init__(self, gbytes_per_s: Mapping[int, float]) -> None:
-        self._measured = gbytes_per_s
-
-    def choose(self, free: int, size: int, rng: Random, *, is_sensitive: bool = True) -> int | None:
-        """Return the set with the best measured bandwidth, lowest ids for one GPU."""
+    def choose(free: int, size: int, rng: Random, *, is_sensitive: bool = True) -> int | None:
         del rng, is_sensitive
         return max(
-            subsets_of_size(free, size),
-            key=lambda mask: self._measured.get(mask, 0.0),
-            default=None,
+            subsets_of_size(free, size), key=lambda mask: gbytes_per_s.get(mask, 0.0), default=None
         )
+
+    return choose
 
 
 def _labels(topology: NodeTopology, order: tuple[int, ...]) -> LabelKey:

@@ -27,20 +27,21 @@ from typing import TYPE_CHECKING
 
 from benchmarks.errors import TooLarge
 from benchmarks.masks import members, subsets_of_size
-from benchmarks.rivals.base import Rival
+from benchmarks.rivals.rival import Rival
 from topology.model import LinkKind
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from random import Random
 
+    from benchmarks.rivals.rival import Chooser
     from topology.model import NodeTopology
 
 __all__ = [
-    "MapaEffective",
-    "MapaGreedy",
+    "MAPA_EFFECTIVE",
+    "MAPA_GREEDY",
+    "MAPA_PRESERVE",
     "MapaNode",
-    "MapaPreserve",
     "effective_bandwidth",
     "mapa_weights",
 ]
@@ -184,58 +185,25 @@ class MapaNode:
         return best if self.preserved(free & ~best) or scores[best].aggregated else None
 
 
-class _GreedyChooser:
-    def __init__(self, node: MapaNode) -> None:
-        self._node = node
+def _rival(name: str, choose: Callable[[MapaNode, int, int, bool], int | None]) -> Rival:
+    def prepare(topology: NodeTopology) -> Chooser:
+        node = MapaNode(mapa_weights(topology))
 
-    def choose(self, free: int, size: int, rng: Random, *, is_sensitive: bool = True) -> int | None:
-        del rng, is_sensitive
-        return self._node.greedy(free, size)
+        def chosen(free: int, size: int, rng: Random, *, is_sensitive: bool = True) -> int | None:
+            del rng
+            return choose(node, free, size, is_sensitive)
 
+        return chosen
 
-class _PreserveChooser:
-    def __init__(self, node: MapaNode) -> None:
-        self._node = node
-
-    def choose(self, free: int, size: int, rng: Random, *, is_sensitive: bool = True) -> int | None:
-        del rng
-        return self._node.preserve(free, size, is_sensitive=is_sensitive)
+    return Rival(name, prepare)
 
 
-class _EffectiveChooser:
-    def __init__(self, node: MapaNode) -> None:
-        self._node = node
-
-    def choose(self, free: int, size: int, rng: Random, *, is_sensitive: bool = True) -> int | None:
-        del rng, is_sensitive
-        return self._node.most_effective(free, size)
-
-
-class MapaGreedy(Rival):
-    """MAPA's greedy."""
-
-    name = "MAPA greedy"
-
-    def prepare(self, topology: NodeTopology) -> _GreedyChooser:
-        """Weigh the node's pairs."""
-        return _GreedyChooser(MapaNode(mapa_weights(topology)))
-
-
-class MapaPreserve(Rival):
-    """MAPA's preserve, its refusals included."""
-
-    name = "MAPA preserve"
-
-    def prepare(self, topology: NodeTopology) -> _PreserveChooser:
-        """Weigh the node's pairs."""
-        return _PreserveChooser(MapaNode(mapa_weights(topology)))
-
-
-class MapaEffective(Rival):
-    """The rule of preserve for sensitive jobs, without its refusal."""
-
-    name = "MAPA preserve, refusal lifted"
-
-    def prepare(self, topology: NodeTopology) -> _EffectiveChooser:
-        """Weigh the node's pairs."""
-        return _EffectiveChooser(MapaNode(mapa_weights(topology)))
+MAPA_GREEDY = _rival("MAPA greedy", lambda node, free, size, _: node.greedy(free, size))
+MAPA_PRESERVE = _rival(
+    "MAPA preserve",
+    lambda node, free, size, is_sensitive: node.preserve(free, size, is_sensitive=is_sensitive),
+)
+MAPA_EFFECTIVE = _rival(
+    "MAPA preserve, refusal lifted", lambda node, free, size, _: node.most_effective(free, size)
+)
+"""The rule of preserve for sensitive jobs, without its refusal."""

@@ -2,9 +2,8 @@
 
 Filter has a budget for all ratings of a call, and one rating cannot be interrupted: a search is
 begun only while half the default budget is left (ADR 0024), and this is how long it may take.
-Measured are alike partitions, which are many and legal,
-and machines with random links, which no maker builds but an annotation may name. Of these the
-slowest are searched for: every second draw varies the slowest one that was found.
+Machines have random links, which no maker builds but an annotation may name. The slowest of them
+are searched for: every second draw varies the slowest one that was found.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from __future__ import annotations
 import gc
 import random
 import time
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING
@@ -24,16 +22,11 @@ from topology.model import NO_LINK, AcceleratorLink, Gpu, LinkKind, NodeTopology
 from topology.select import ContainerRequest, build_machine, fit_pod
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from benchmarks.report import Cell
     from benchmarks.speed.load import Load
 
 __all__ = ["Draw", "drawn_machine", "measure_large"]
 
 MODEL = "Tesla V100-SXM2-32GB"
-PARTITIONS = (2, 3, 7)
-"""Sizes of the pods that request partitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,28 +58,14 @@ def drawn_machine(draw: Draw) -> NodeTopology:
                 count = rng.randint(1, draw.most_links)
                 links[i][j] = links[j][i] = AcceleratorLink(LinkKind.NVLINK, count)
     sockets = [i * draw.n_sockets // n for i in range(n)]
-    far = [[_level(i, j, sockets) for j in range(n)] for i in range(n)]
+    near = {True: PcieLevel.NODE, False: PcieLevel.SYS}
     return NodeTopology(
-        gpus=tuple(Gpu(model=MODEL, numa_node=sockets[i]) for i in range(n)),
+        gpus=tuple(Gpu(model=MODEL, numa_node=socket) for socket in sockets),
         links=tuple(map(tuple, links)),
-        pcie=tuple(map(tuple, far)),
-    )
-
-
-def _level(i: int, j: int, sockets: list[int]) -> PcieLevel:
-    if i == j:
-        return PcieLevel.SELF
-    return PcieLevel.NODE if sockets[i] == sockets[j] else PcieLevel.SYS
-
-
-def _partitions() -> NodeTopology:
-    """Eight GPUs, each of seven partitions."""
-    parents = [f"GPU-{i // 7}" for i in range(56)]
-    same = [[PcieLevel.SELF if i == j else PcieLevel.SYS for j in range(56)] for i in range(56)]
-    return NodeTopology(
-        gpus=tuple(Gpu(model="NVIDIA A100-SXM4-40GB", parent=one) for one in parents),
-        links=((NO_LINK,) * 56,) * 56,
-        pcie=tuple(map(tuple, same)),
+        pcie=tuple(
+            tuple(PcieLevel.SELF if i == j else near[sockets[i] == sockets[j]] for j in range(n))
+            for i in range(n)
+        ),
     )
 
 
@@ -96,59 +75,29 @@ def measure_large(load: Load, seed: int) -> ResultTable:
     In processor time of the thread, as the extender's budget counts. Without garbage collection:
     the extender exempts what lives on, and here it would look at all machines drawn before.
     """
-    with _no_garbage_collection():
-        return _measure(load, seed)
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-
-
-def _measure(load: Load, seed: int) -> ResultTable:
     loop_ms = 1000 * median(reference_loop() for _ in range(20))
-    rows: list[tuple[Cell, ...]] = []
-    for size in PARTITIONS:
-        seconds = [_rating(_partitions(), size, Affinity.ANY, 1) for _ in range(load.n_builds)]
-        rows.append(_row(f"{size} of 56 partitions of 8 GPUs", seconds, loop_ms))
-    seconds, slowest = _search(load.n_draws, seed)
-    rows.append(_row("random links, 17 to 64 GPUs, containers of up to 16", seconds, loop_ms))
-    found = (
-        f"{slowest.n_containers} containers of {slowest.size} of {slowest.n_gpus} GPUs, "
-        f"affinity {slowest.affinity.value}, "
-        f"{slowest.density:.0%} of the pairs with 1 to {slowest.most_links} links, "
-        f"{slowest.n_sockets} sockets"
-    )
-    notes = (
-        "one rating: the best sets of a pod on a free machine whose topology is new",
-        "a search is begun while half the default budget, 50 ms, is left",
-        f"random links: every second draw varies the slowest before it; slowest: {found}",
-        f"reference loop: 100,000 additions in Python, {loop_ms:.2f} ms",
-    )
-    columns = ("what", "n", "p50 ms", "p99 ms", "max ms", "max / reference loop")
-    return ResultTable("One rating above 16 devices", columns, tuple(rows), notes)
-
-
-def _row(title: str, seconds: list[float], loop_ms: float) -> tuple[Cell, ...]:
-    p50, p99, most = percentiles(seconds)
-    return title, len(seconds), p50, p99, most, most / loop_ms
-
-
-def _search(n_draws: int, seed: int) -> tuple[list[float], Draw]:
-    """Seconds of each draw, and the slowest draw."""
     rng = random.Random(seed)
     slowest, most = _draw(rng), 0.0
     seconds: list[float] = []
-    for number in range(n_draws):
-        draw = _varied(rng, slowest) if number % 2 else _draw(rng)
-        seconds.append(_draw_seconds(draw))
-        if seconds[-1] > most:
-            slowest, most = draw, seconds[-1]
-    return seconds, slowest
+    gc.disable()
+    try:
+        for number in range(load.n_draws):
+            draw = _varied(rng, slowest) if number % 2 else _draw(rng)
+            seconds.append(_rating_s(draw))
+            if seconds[-1] > most:
+                slowest, most = draw, seconds[-1]
+    finally:
+        gc.enable()
+    notes = (
+        "one rating: the best sets of a pod on a free machine whose topology is new",
+        "a search is begun while half the default budget, 50 ms, is left",
+        f"every second draw varies the slowest before it; slowest: {slowest}",
+        f"reference loop: 100,000 additions in Python, {loop_ms:.2f} ms",
+    )
+    what = "random links, 17 to 64 GPUs, containers of up to 16"
+    row = (what, len(seconds), *percentiles(seconds), 1000 * most / loop_ms)
+    columns = ("what", "n", "p50 ms", "p99 ms", "max ms", "max / reference loop")
+    return ResultTable("One rating above 16 devices", columns, (row,), notes)
 
 
 def _draw(rng: random.Random) -> Draw:
@@ -173,15 +122,11 @@ def _varied(rng: random.Random, draw: Draw) -> Draw:
     return replace(draw, **changes)
 
 
-def _draw_seconds(draw: Draw) -> float:
+def _rating_s(draw: Draw) -> float:
+    machine = build_machine(drawn_machine(draw))
     n_containers = max(1, min(draw.n_containers, draw.n_gpus // draw.size))
-    return _rating(drawn_machine(draw), draw.size, draw.affinity, n_containers)
-
-
-def _rating(topology: NodeTopology, size: int, affinity: Affinity, n_containers: int) -> float:
-    machine = build_machine(topology)
-    requests = tuple(ContainerRequest(str(i), size) for i in range(n_containers))
-    policy = PlacementPolicy(affinity=affinity)
+    requests = tuple(ContainerRequest(str(i), draw.size) for i in range(n_containers))
+    policy = PlacementPolicy(affinity=draw.affinity)
     start = time.thread_time()
     fit_pod(machine, available=machine.all_gpus, requests=requests, policy=policy)
     return time.thread_time() - start

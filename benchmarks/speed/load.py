@@ -1,8 +1,4 @@
-"""How much the speed benchmark measures, and how it sums up what it measured.
-
-Holds the sizes of a full run and of a smoke run, the loop that times are compared with, and the
-percentiles of some times.
-"""
+"""How much the speed benchmarks measure, and how they sum up what they measured."""
 
 from __future__ import annotations
 
@@ -23,15 +19,20 @@ MACHINES = ("dgx-1-v100", "8x-a6000-bridged", "dgx-a100", "dgx-h100")
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How much is measured. `n_names` are the lengths of NodeNames, the longest first."""
+    """How much is measured.
+
+    `n_names` are the lengths of NodeNames, the longest first; `n_turns` and `n_beside` the turns of
+    the blocks beside a reader and the pods of each.
+    """
 
     n_names: tuple[int, ...]
     n_pods: int
     n_requests: int
     n_builds: int
     n_selections: int
-    n_fits: int
     n_draws: int
+    n_turns: int
+    n_beside: int
 
 
 FULL = Load(
@@ -40,11 +41,19 @@ FULL = Load(
     n_requests=3000,
     n_builds=30,
     n_selections=2000,
-    n_fits=300,
     n_draws=600,
+    n_turns=5,
+    n_beside=800,
 )
 QUICK = Load(
-    n_names=(200, 100), n_pods=800, n_requests=50, n_builds=3, n_selections=50, n_fits=10, n_draws=4
+    n_names=(200, 100),
+    n_pods=800,
+    n_requests=50,
+    n_builds=3,
+    n_selections=50,
+    n_draws=4,
+    n_turns=1,
+    n_beside=40,
 )
 
 

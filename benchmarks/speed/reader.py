@@ -3,7 +3,7 @@
 It reads all pages of nodes and pods, the pending pods, the machines, the capacity and the sums,
 without entity tags, so that all is sent each time. It runs at the lowest priority, until a line
 comes on its standard input; then it writes as one line of JSON how many rounds it made, their bytes
-and their seconds.
+and their seconds. `python -m benchmarks.speed.reader PORT`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,6 @@ import select
 import sys
 import time
 from statistics import median
-from typing import Annotated
-
-import typer
 
 from benchmarks.errors import ServerFailed
 
@@ -50,7 +47,7 @@ def read_all(connection: http.client.HTTPConnection) -> int:
     return n_bytes
 
 
-def main(port: Annotated[int, typer.Option(help="TCP port on 127.0.0.1.")]) -> None:
+def main(port: int) -> None:
     """Read each second until something comes on standard input."""
     os.nice(19)  # it stands for a client elsewhere, which takes no processor from the extender
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
@@ -69,4 +66,4 @@ def main(port: Annotated[int, typer.Option(help="TCP port on 127.0.0.1.")]) -> N
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main(int(sys.argv[1]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import doctest
-import json
 import os
 import re
 import subprocess
@@ -171,14 +170,13 @@ def test_readme_is_short():
     assert len(lines) < LONGEST_README
 
 
-def test_results_of_uncommitted_changes_are_named():
-    """They cannot be reproduced; a reader of the figures must know."""
-    results = (ROOT / "benchmarks" / "results").glob("*.json")
-    commits = {one.stem: json.loads(one.read_text("utf-8"))["environment"] for one in results}
-    dirty = {name for name, made in commits.items() if made["commit"].endswith("-dirty")}
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    said = re.findall(r"uncommitted changes \(`-dirty` in the file\): (.*)\.", text)
-    assert {name for names in said for name in names.split(", ")} == dirty
+def test_results_are_of_committed_code_and_say_how_to_make_them_again():
+    """What was measured with uncommitted changes cannot be reproduced."""
+    results = (ROOT / "benchmarks" / "results").glob("*.md")
+    heads = {one.stem: one.read_text("utf-8").splitlines()[2] for one in results}
+    made = re.compile(r"`python -m benchmarks[\w. -]*`: \S+, commit [0-9a-f]{12}, .*")
+    assert heads
+    assert [name for name, head in heads.items() if not made.fullmatch(head)] == []
 
 
 def test_stated_errors_are_those_of_the_model():

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from benchmarks.demo.groups.jobs import JOBS, in_turn
 from benchmarks.demo.groups.outcome import JobsRun, play_jobs
 from benchmarks.demo.policies import MostAllocatedPolicy
-from benchmarks.rivals import NvidiaBestEffort
+from benchmarks.rivals import NVIDIA_BEST_EFFORT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -49,7 +49,7 @@ def compare_jobs(
 
     def one_by_one() -> Policy:
         note = "most-allocated node, GPUs by NVIDIA's rules"
-        return MostAllocatedPolicy(ONE_BY_ONE, note, NvidiaBestEffort(), pool, seed=seed)
+        return MostAllocatedPolicy(ONE_BY_ONE, note, NVIDIA_BEST_EFFORT, pool, seed=seed)
 
     return GroupDemo(
         pool=pool,

@@ -14,10 +14,20 @@ from benchmarks.demo.pods import DemoPod, draw_pods
 from benchmarks.demo.policies import ExtenderPolicy, MostAllocatedPolicy, Place, RivalOnCoterieNode
 from benchmarks.demo.timeline import play
 from benchmarks.errors import ServerFailed
-from benchmarks.rivals import LowestIds, NvidiaBestEffort, PlainKubelet
+from benchmarks.masks import mask_of, members
+from benchmarks.rivals import NVIDIA_BEST_EFFORT, PLAIN_KUBELET, Rival
 from extender.config import load_settings
 from extender.embedded import make_engine
 from extender.protocol import Outcome, Verb
+
+
+def lowest_ids(free, size, _rng, **_):
+    """The first free ids in order."""
+    return mask_of(members(free)[:size]) if size <= free.bit_count() else None
+
+
+LOWEST_IDS = Rival("lowest ids", lambda _topology: lowest_ids)
+
 
 FLEET = "2x dgx-1-v100, 1x 8x-a6000-bridged, 1x gb200-tray"
 NODES = lay_out_fleet(FLEET)
@@ -164,9 +174,9 @@ def test_no_gpu_is_given_twice_and_every_pod_runs():
     with extender_transport() as client:
         extender = HttpExtender(client)
         policies = (
-            MostAllocatedPolicy("kubelet", "", PlainKubelet(), NODES, seed=1),
+            MostAllocatedPolicy("kubelet", "", PLAIN_KUBELET, NODES, seed=1),
             RivalOnCoterieNode(
-                NvidiaBestEffort(), NODES, SETTINGS.cluster_spec(), SETTINGS.rules, seed=1
+                NVIDIA_BEST_EFFORT, NODES, SETTINGS.cluster_spec(), SETTINGS.rules, seed=1
             ),
             ExtenderPolicy(NODES, extender, seed=1),
         )
@@ -188,7 +198,7 @@ def test_the_same_seed_gives_the_same_run():
 
     def places():
         policy = RivalOnCoterieNode(
-            NvidiaBestEffort(), NODES, SETTINGS.cluster_spec(), SETTINGS.rules, seed=1
+            NVIDIA_BEST_EFFORT, NODES, SETTINGS.cluster_spec(), SETTINGS.rules, seed=1
         )
         return play(policy, pods, NODES).placed
 
@@ -197,7 +207,7 @@ def test_the_same_seed_gives_the_same_run():
 
 def test_most_allocated_takes_the_node_that_becomes_fullest():
     """NodeResourcesFit counts the pod itself in."""
-    policy = MostAllocatedPolicy("kubelet", "", LowestIds(), NODES, seed=0)
+    policy = MostAllocatedPolicy("kubelet", "", LOWEST_IDS, NODES, seed=0)
     assert policy.place(POD) == Place("gb200-tray-0", 0b11)
     assert policy.place(POD) == Place("gb200-tray-0", 0b1100)
     third = policy.place(POD)
@@ -212,9 +222,9 @@ def test_every_policy_keeps_to_the_pods_gpu_model():
     second = DemoPod(name="q", uid="q", size=2, product="NVIDIA-RTX-A6000")
     with extender_transport() as client:
         policies = (
-            MostAllocatedPolicy("kubelet", "", PlainKubelet(), NODES, seed=1),
+            MostAllocatedPolicy("kubelet", "", PLAIN_KUBELET, NODES, seed=1),
             RivalOnCoterieNode(
-                NvidiaBestEffort(), NODES, SETTINGS.cluster_spec(), SETTINGS.rules, seed=1
+                NVIDIA_BEST_EFFORT, NODES, SETTINGS.cluster_spec(), SETTINGS.rules, seed=1
             ),
             ExtenderPolicy(NODES, HttpExtender(client), seed=1),
         )
@@ -225,26 +235,18 @@ def test_every_policy_keeps_to_the_pods_gpu_model():
 
 def test_a_rival_that_refuses_lets_the_pod_wait():
     """Some rivals choose nothing."""
-
-    class Refusing(LowestIds):
-        def choose(self, *_, **__):
-            return None
-
-    policy = MostAllocatedPolicy("refusing", "", Refusing(), NODES, seed=0)
+    refusing = Rival("refusing", lambda _topology: lambda *_, **__: None)
+    policy = MostAllocatedPolicy("refusing", "", refusing, NODES, seed=0)
     assert policy.place(POD) is None
-    on_ours = RivalOnCoterieNode(Refusing(), NODES, SETTINGS.cluster_spec(), SETTINGS.rules, seed=1)
+    on_ours = RivalOnCoterieNode(refusing, NODES, SETTINGS.cluster_spec(), SETTINGS.rules, seed=1)
     assert on_ours.place(POD) is None
     assert on_ours.place(HUGE) is None
 
 
 def test_a_rival_that_gives_taken_gpus_is_caught():
     """The account is checked at every step, so that no figure rests on a double booking."""
-
-    class Same(LowestIds):
-        def choose(self, *_, **__):
-            return 0b11
-
-    policy = MostAllocatedPolicy("same", "", Same(), lay_out_fleet("1x gb200-tray"), seed=0)
+    same = Rival("same", lambda _topology: lambda *_, **__: 0b11)
+    policy = MostAllocatedPolicy("same", "", same, lay_out_fleet("1x gb200-tray"), seed=0)
     policy.place(POD)
     with pytest.raises(ServerFailed, match="given to two pods"):
         policy.place(POD)
@@ -252,7 +254,7 @@ def test_a_rival_that_gives_taken_gpus_is_caught():
 
 def test_a_refused_plan_is_reported():
     """A pod that is bound already cannot be recorded again."""
-    policy = RivalOnCoterieNode(LowestIds(), NODES, SETTINGS.cluster_spec(), SETTINGS.rules, seed=1)
+    policy = RivalOnCoterieNode(LOWEST_IDS, NODES, SETTINGS.cluster_spec(), SETTINGS.rules, seed=1)
     policy.place(POD)
     with pytest.raises(ServerFailed, match="accepted already"):
         policy.place(POD)

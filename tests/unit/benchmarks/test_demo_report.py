@@ -17,8 +17,18 @@ from benchmarks.demo.pods import draw_pods
 from benchmarks.demo.policies import MostAllocatedPolicy
 from benchmarks.demo.report import Demo, count_drawings, gbytes, make_tiles, percent, render_report
 from benchmarks.demo.timeline import play
+from benchmarks.masks import mask_of, members
 from benchmarks.report import Environment
-from benchmarks.rivals import LowestIds, NvidiaBestEffort, PlainKubelet
+from benchmarks.rivals import NVIDIA_BEST_EFFORT, PLAIN_KUBELET, Rival
+
+
+def lowest_ids(free, size, _rng, **_):
+    """The first free ids in order."""
+    return mask_of(members(free)[:size]) if size <= free.bit_count() else None
+
+
+LOWEST_IDS = Rival("lowest ids", lambda _topology: lowest_ids)
+
 
 FLEET = "2x 8x-a6000-bridged, 1x gb200-tray"
 
@@ -31,9 +41,9 @@ def demo():
     runs = tuple(
         play(MostAllocatedPolicy(name, "a <note>", rival, nodes, seed=2), pods, nodes)
         for name, rival in (
-            ("plain & random", PlainKubelet()),
-            ("lowest", LowestIds()),
-            ("last", NvidiaBestEffort()),
+            ("plain & random", PLAIN_KUBELET),
+            ("lowest", LOWEST_IDS),
+            ("last", NVIDIA_BEST_EFFORT),
         )
     )
     figures = tuple(compute_figures(run, nodes) for run in runs)
@@ -52,7 +62,7 @@ def demo():
         gains=gains,
         examples=(Example(matched[0]), Example(matched[1], best_rival=0)),
         jobs=compare_jobs(
-            MostAllocatedPolicy("together", "", LowestIds(), pool, seed=2), pool, seed=2
+            MostAllocatedPolicy("together", "", LOWEST_IDS, pool, seed=2), pool, seed=2
         ),
         n_requests=7,
         seconds=1.5,

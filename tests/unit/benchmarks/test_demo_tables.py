@@ -19,8 +19,18 @@ from benchmarks.demo.policies import MostAllocatedPolicy, Place
 from benchmarks.demo.report import Demo
 from benchmarks.demo.tables import example_table, gain_table, policy_table, span_table
 from benchmarks.demo.timeline import Moment, Placed, Run
+from benchmarks.masks import mask_of, members
 from benchmarks.report import Environment
-from benchmarks.rivals import LowestIds
+from benchmarks.rivals import Rival
+
+
+def lowest_ids(free, size, _rng, **_):
+    """The first free ids in order."""
+    return mask_of(members(free)[:size]) if size <= free.bit_count() else None
+
+
+LOWEST_IDS = Rival("lowest ids", lambda _topology: lowest_ids)
+
 
 NODES = lay_out_fleet("1x dgx-1-v100-dead-link")
 POOL = lay_out_pool()
@@ -54,7 +64,7 @@ DEMO = Demo(
     spans=tuple(span([one, one]) for one in FIGURES),
     matched=MATCHED,
     gains=gain_by_machine(MATCHED, NODES),
-    jobs=compare_jobs(MostAllocatedPolicy("Coterie", "", LowestIds(), POOL, seed=0), POOL, seed=0),
+    jobs=compare_jobs(MostAllocatedPolicy("Coterie", "", LOWEST_IDS, POOL, seed=0), POOL, seed=0),
     examples=(*pick_examples(MATCHED), Example(MATCHED[0], best_rival=0)),
     n_requests=1,
     seconds=1.0,

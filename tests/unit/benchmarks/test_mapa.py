@@ -10,7 +10,7 @@ import pytest
 from benchmarks.errors import TooLarge
 from benchmarks.measured import topology_from_labels
 from benchmarks.quality.queues import QueueOrder, load_queue, simulate
-from benchmarks.rivals import MapaEffective, MapaGreedy, MapaPreserve
+from benchmarks.rivals import MAPA_EFFECTIVE, MAPA_GREEDY, MAPA_PRESERVE
 from benchmarks.rivals.mapa import MapaNode, effective_bandwidth, mapa_weights
 from topology.recordings import load_recording
 
@@ -64,22 +64,22 @@ def test_one_link_between_p100s_weighs_less():
 @pytest.mark.parametrize(
     ("rival", "free", "size", "is_sensitive", "expected"),
     [
-        pytest.param(MapaGreedy, 0b1111, 2, True, 0b0011, id="greedy takes the double link"),
-        pytest.param(MapaPreserve, 0b1111, 2, True, 0b0011, id="preserve: sensitive does too"),
-        pytest.param(MapaPreserve, 0b1111, 2, False, 0b1100, id="preserve: others leave it"),
-        pytest.param(MapaPreserve, 0b0101, 2, True, None, id="preserve refuses a PCIe pair"),
-        pytest.param(MapaEffective, 0b0101, 2, True, 0b0101, id="refusal lifted"),
-        pytest.param(MapaPreserve, 0b0101, 1, True, None, id="preserve refuses the last GPUs"),
-        pytest.param(MapaPreserve, 0b0111, 1, True, 0b0100, id="one GPU spares the pair"),
-        pytest.param(MapaPreserve, 0b0001, 2, False, None, id="too few for preserve"),
-        pytest.param(MapaGreedy, 0b1010, 2, True, 0b1010, id="greedy takes a PCIe pair"),
-        pytest.param(MapaGreedy, 0b1010, 1, True, 0b0010, id="greedy: the first of one"),
-        pytest.param(MapaGreedy, 0b0001, 2, False, None, id="too few for greedy"),
+        pytest.param(MAPA_GREEDY, 0b1111, 2, True, 0b0011, id="greedy takes the double link"),
+        pytest.param(MAPA_PRESERVE, 0b1111, 2, True, 0b0011, id="preserve: sensitive does too"),
+        pytest.param(MAPA_PRESERVE, 0b1111, 2, False, 0b1100, id="preserve: others leave it"),
+        pytest.param(MAPA_PRESERVE, 0b0101, 2, True, None, id="preserve refuses a PCIe pair"),
+        pytest.param(MAPA_EFFECTIVE, 0b0101, 2, True, 0b0101, id="refusal lifted"),
+        pytest.param(MAPA_PRESERVE, 0b0101, 1, True, None, id="preserve refuses the last GPUs"),
+        pytest.param(MAPA_PRESERVE, 0b0111, 1, True, 0b0100, id="one GPU spares the pair"),
+        pytest.param(MAPA_PRESERVE, 0b0001, 2, False, None, id="too few for preserve"),
+        pytest.param(MAPA_GREEDY, 0b1010, 2, True, 0b1010, id="greedy takes a PCIe pair"),
+        pytest.param(MAPA_GREEDY, 0b1010, 1, True, 0b0010, id="greedy: the first of one"),
+        pytest.param(MAPA_GREEDY, 0b0001, 2, False, None, id="too few for greedy"),
     ],
 )
 def test_policies(rng, topology, rival, free, size, is_sensitive, expected):
     """Each rule of MapaPolicies.hh once."""
-    chosen = rival().choose(topology, free, size, rng, is_sensitive=is_sensitive)
+    chosen = rival.prepare(topology)(free, size, rng, is_sensitive=is_sensitive)
     assert chosen == expected
 
 

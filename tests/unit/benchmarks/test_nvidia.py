@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from benchmarks.masks import mask_of, members
 from benchmarks.measured import topology_from_labels
-from benchmarks.rivals.nvidia import NvidiaBestEffort
+from benchmarks.rivals import NVIDIA_BEST_EFFORT
 from topology.audit import NvidiaNode, nvidia_pair_scores
 
 DGX1_NV2 = [(0, 3), (0, 4), (1, 2), (1, 5), (2, 3), (4, 7), (5, 6), (6, 7)]
@@ -205,5 +205,5 @@ def test_choose_names_the_gpus_in_random_order(rng):
     """One GPU is the first that the kubelet names, hence any of the free ones."""
     labels = [["X", "SYS"], ["SYS", "X"]]
     topology = topology_from_labels(labels, model="NVIDIA L40S", is_switched=False)
-    rival = NvidiaBestEffort()
+    rival = NVIDIA_BEST_EFFORT
     assert {rival.choose(topology, 0b11, 1, rng) for _ in range(20)} == {1, 2}

@@ -11,9 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from benchmarks.errors import ServerFailed
-from benchmarks.speed.load import Load
 from benchmarks.speed.reader import PATHS, read_all
-from benchmarks.speed.reads import PACES, VERBS, Kind, ReadsLoad, run
 
 
 class Pages(BaseHTTPRequestHandler):
@@ -68,16 +66,3 @@ def test_the_reader_fails_where_an_answer_does(pages):
     handler.status = 500
     with pytest.raises(ServerFailed, match=r"status 500, expected 200"):
         read_all(connection)
-
-
-def test_calls_are_measured_with_and_without_a_reader():
-    """Each verb at each pace, beside each kind of reader and none."""
-    load = Load((16,), 40, 4, n_builds=1, n_selections=1, n_fits=1, n_draws=1)
-    (table,) = run(ReadsLoad(load, n_turns=1, n_pods=4))
-    assert [row[0] for row in table.rows] == [
-        f"{verb}, {pace}, {kind.value}" for pace in PACES for verb in VERBS for kind in Kind
-    ]
-    assert {row[1] for row in table.rows} == {4}
-    assert {row[-1] for row in table.rows[:: len(Kind)]} == {1.0}
-    assert min(float(row[-1] or 0) for row in table.rows) > 0
-    assert any("rounds; without entity tags" in note for note in table.notes)

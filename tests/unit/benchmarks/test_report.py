@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import io
-import json
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-from rich.console import Console
-
 import benchmarks.report
-from benchmarks.report import ResultTable, read_environment, to_markdown, to_rich, write_results
+from benchmarks.report import ResultTable, read_environment, to_markdown, write_results
 
 TABLE = ResultTable("Title", ("what", "n", "x"), (("a|b", 3, 0.12345), ("c", None, 2.0)), ("why",))
 
@@ -31,26 +27,15 @@ def test_markdown_rounds_and_escapes():
     ]
 
 
-def test_terminal_shows_the_same_figures():
-    """Title, figures and notes are there."""
-    console = Console(width=80, file=io.StringIO())
-    with console.capture() as capture:
-        console.print(to_rich(TABLE))
-    shown = capture.get()
-    assert all(text in shown for text in ("Title", "0.123", "why"))
-
-
-def test_results_keep_whole_figures_and_where_they_were_made(tmp_path):
-    """JSON holds unrounded figures and the environment; Markdown names date and commit."""
+def test_a_page_says_by_which_command_and_where_it_was_made(tmp_path):
+    """Else nobody could make it again."""
+    path = tmp_path / "new" / "name.md"
     environment = read_environment("2026-11-21", {"run": "quick"})
-    as_json, as_markdown = write_results(tmp_path / "new", "name", [TABLE], environment)
-    document = json.loads(as_json.read_text())
-    assert document["tables"][0]["rows"][0][2] == 0.12345
-    assert document["environment"]["n_cores"] >= 1
-    assert document["environment"]["commit"]
-    text = as_markdown.read_text()
-    assert text.startswith("# Name\n\n2026-11-21, commit ")
+    write_results(path, "python -m benchmarks name", [TABLE], environment)
+    text = path.read_text()
+    assert text.startswith("# Name\n\n`python -m benchmarks name`: 2026-11-21, commit ")
     assert "run quick" in text
+    assert text.endswith(to_markdown(TABLE))
 
 
 def test_a_result_is_no_uncommitted_change(tmp_path):

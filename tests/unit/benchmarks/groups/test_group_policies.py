@@ -7,64 +7,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.groups.benchmark import WAYS
+from benchmarks.groups.benchmark import POLICIES
 from benchmarks.groups.hosts import Hosts
 from benchmarks.groups.kueue import Kueue
-from benchmarks.groups.policies import (
-    Coterie,
-    Gang,
-    host_costs,
-    least_allocated,
-    most_allocated,
-    pick_host,
-)
-from benchmarks.groups.simulation import AllOrNone
-from benchmarks.groups.slurm import Slurm
+from benchmarks.groups.policies import Coterie, Gang, host_costs
 from topology.groups import DomainPath, DomainStep
-
-POLICIES = {name: way.policy for name, way in WAYS.items() if isinstance(way, AllOrNone)}
 
 
 def place(policy, hosts, n_members, n_gpus):
     """Members by host, or None."""
-    shares = policy.place(hosts, hosts.free, n_members=n_members, n_gpus=n_gpus)
+    shares = policy.place(hosts, n_members=n_members, n_gpus=n_gpus)
     return None if shares is None else dict(shares)
 
 
-def test_kube_scheduler_takes_the_emptiest_or_the_fullest_host(hosts_of):
-    """Of equal ones any: the seed decides, not the host's name."""
-    hosts = hosts_of(8, 3, 5, 8, 1, 8, 8, 8, 8)
-    assert pick_host(hosts, hosts.free, 2, most_allocated) == 1
-    assert pick_host(hosts, hosts.free, 4, most_allocated) == 2
-    assert pick_host(hosts, hosts.free * 0, 1, most_allocated) is None
-    emptiest = {
-        pick_host(hosts_of(*hosts.free, seed=seed), hosts.free, 2, least_allocated)
-        for seed in range(20)
-    }
-    assert len(emptiest) > 1
-    assert emptiest <= {0, 3, 5, 6, 7, 8}
-
-
-@pytest.mark.parametrize(
-    ("rating", "expected"),
-    [
-        pytest.param(least_allocated, {3: 1, 5: 1, 7: 1}, id="spread: each on the emptiest"),
-        pytest.param(most_allocated, {1: 1, 3: 2}, id="pack: each on the fullest"),
-    ],
-)
-def test_a_gang_places_one_after_another(hosts_of, rating, expected):
-    """On what the members before left; hosts 3, 5 and 7 have 8, 7 and 6 GPUs, host 1 has 2."""
-    hosts = hosts_of(0, 2, 0, 8, 0, 7, 0, 6, 0)
-    if rating is most_allocated:
-        hosts.take([(5, 7), (7, 6)], 1)
-    assert place(Gang(rating), hosts, 3, 2) == expected
+def test_a_gang_places_one_after_another_on_the_fullest_host(hosts_of):
+    """On what the members before left; of equal hosts any: the seed decides, not the name."""
+    assert place(Gang(), hosts_of(0, 2, 0, 8, 0, 7, 0, 6, 0), 3, 2) == {1: 1, 7: 2}
+    some = [
+        place(Gang(), hosts_of(0, 4, 0, 4, 0, 0, 4, 0, 0, seed=seed), 1, 4) for seed in range(20)
+    ]
+    assert {host for one in some for host in one or ()} == {1, 3, 6}
+    assert place(Gang(), hosts_of(*[0] * 9), 1, 1) is None
 
 
 def test_coterie_takes_single_pods_where_least_is_left_unusable(hosts_of):
     """A pod of one GPU breaks no pair, where it can."""
     hosts = hosts_of(8, 6, 7, 4, 8, 8, 8, 8, 8)
     assert place(Coterie(), hosts, 1, 1) == {2: 1}
-    assert place(Coterie(), hosts_of(*[0] * 9), 1, 1) is None
+    assert place(Coterie(keeps_domains_whole=False), hosts_of(*[0] * 9), 1, 1) is None
     costs = host_costs(4)
     assert np.isinf(costs[:4]).all()
     assert costs[8] > costs[4]
@@ -72,11 +42,10 @@ def test_coterie_takes_single_pods_where_least_is_left_unusable(hosts_of):
 
 def test_coterie_keeps_whole_leaves_from_single_pods(hosts_of):
     """Of hosts that cost the same, those in the leaf with the least room; cost counts first."""
-    keeping = Coterie(keep_domains_whole=True)
-    taken = [place(keeping, hosts_of(seed=seed), 1, 8) for seed in range(20)]
+    taken = [place(Coterie(), hosts_of(seed=seed), 1, 8) for seed in range(20)]
     assert {host for one in taken for host in one or ()} == {3, 4}
     dear = hosts_of(8, 8, 8, 8, 8, 4, 8, 8, 8)
-    assert place(keeping, dear, 1, 4) == {5: 1}
+    assert place(Coterie(), dear, 1, 4) == {5: 1}
 
 
 def test_coterie_takes_the_leaf_that_holds_the_group(hosts_of):
@@ -118,35 +87,7 @@ def test_kueue(hosts_of, free, n_members, n_gpus, expected):
     assert place(Kueue(), hosts_of(*free), n_members, n_gpus) == expected
 
 
-@pytest.mark.parametrize(
-    ("free", "n_members", "expected"),
-    [
-        pytest.param((8,) * 9, 2, {3: 1, 4: 1}, id="the leaf with the fewest nodes that fits"),
-        pytest.param(
-            (8,) * 9, 5, {0: 1, 1: 1, 2: 1, 3: 1, 4: 1}, id="the spine above decides, then hops"
-        ),
-        pytest.param(
-            (8, 8, 8, 8, 8, 8, 8, 0, 0), 5, {0: 1, 1: 1, 2: 1, 3: 1, 4: 1}, id="a spine that fits"
-        ),
-        pytest.param(
-            (8, 0, 0, 8, 0, 8, 0, 8, 8), 4, {5: 1, 7: 1, 8: 1, 0: 1}, id="else the most nodes first"
-        ),
-        pytest.param((0,) * 9, 1, None, id="no room"),
-    ],
-)
-def test_slurm(hosts_of, free, n_members, expected):
-    """As its tree plugin does for so many tasks."""
-    assert place(Slurm(), hosts_of(*free), n_members, 8) == expected
-
-
-def test_slurm_takes_nodes_by_name(hosts_of):
-    """Not by what is free on them: a whole node is broken where a half one is behind it."""
-    hosts = hosts_of(0, 0, 0, 8, 4, 0, 0, 0, 0)
-    assert place(Slurm(), hosts, 1, 4) == {3: 1}
-
-
-@pytest.mark.parametrize("policy", [Kueue(), Slurm()])
-def test_a_group_may_need_several_cores(policy):
+def test_a_group_may_need_several_cores():
     """Where no switch is above all hosts the roomiest ones are taken together."""
     paths = {
         name: DomainPath(
@@ -154,7 +95,7 @@ def test_a_group_may_need_several_cores(policy):
         )
         for name in ("A1", "B1", "B2", "C1")
     }
-    assert place(policy, Hosts(paths, 0), 3, 8) == {0: 1, 1: 1, 2: 1}
+    assert place(Kueue(), Hosts(paths, 0), 3, 8) == {0: 1, 1: 1, 2: 1}
 
 
 PATHS = {

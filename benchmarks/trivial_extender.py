@@ -1,20 +1,23 @@
 """An extender that does nothing: every node passes, every node scores 0.
 
-Shows what it costs kube-scheduler to call any extender at all, so that Coterie's own share can be
-separated. Served exactly as Coterie is; it binds nothing.
+Shows what it costs to call any extender at all, so that Coterie's own share can be separated. It is
+served exactly as Coterie is; it binds nothing. `python -m benchmarks.trivial_extender PORT`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
-from typing import TYPE_CHECKING, Annotated
+import sys
+from typing import TYPE_CHECKING
 
-import typer
+import structlog
+import uvloop
 from fastapi import FastAPI
 from starlette.responses import Response
 
-from benchmarks.speed.bare_server import BODY_LIMIT_BYTES, serve
 from extender.http.asgi import VerbApp, VerbResponse
+from extender.http.server import Door, listen, run_until_signal
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -23,6 +26,10 @@ if TYPE_CHECKING:
     from extender.http.asgi import VerbRequest
 
 __all__ = ["create_trivial"]
+
+BODY_LIMIT_BYTES = 16 * 1024 * 1024
+"""More than any request of the benchmarks has."""
+_KEEP_ALIVE_S = 120
 
 
 def _filter(call: VerbRequest) -> VerbResponse:
@@ -48,17 +55,21 @@ async def _ready(_request: Request) -> Response:
 
 
 def create_trivial() -> ASGIApp:
-    """Make the application: filter, prioritize and a readiness probe."""
+    """Make the application: filter, prioritize and probes."""
     app = FastAPI(title="trivial", openapi_url=None)
-    app.add_route("/readyz", _ready, methods=["GET"])
+    for path in ("/livez", "/readyz"):
+        app.add_route(path, _ready, methods=["GET"])
     calls = {"/filter": _filter, "/prioritize": _prioritize}
     return VerbApp(calls, app, body_limit_bytes=BODY_LIMIT_BYTES)
 
 
-def main(port: Annotated[int, typer.Option(help="TCP port on 127.0.0.1.")]) -> None:
-    """Serve until killed."""
-    serve(create_trivial(), port)
+def main(port: int) -> None:
+    """Serve until SIGTERM."""
+    door = Door(create_trivial(), listen("127.0.0.1", port, setting="port"))
+    log = structlog.get_logger()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run_until_signal([door], keep_alive_s=_KEEP_ALIVE_S, log=log))
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main(int(sys.argv[1]))
