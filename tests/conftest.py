@@ -11,12 +11,15 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.examples import up_to
+from tests.messages import check_message, prune
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 ROOT = Path(__file__).resolve().parent.parent
 """Root of the checkout."""
+
+__all__ = ["check_message"]  # a fixture
 
 HANGS_AFTER_S = {"nightly": 7200, "cluster": 1800, "page": 600, "shared": 600}
 """After how long a test with this mark hangs; for others pyproject.toml says so."""
@@ -54,6 +57,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         tier = next((name for name in HANGS_AFTER_S if item.get_closest_marker(name)), None)
         if tier is not None and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(HANGS_AFTER_S[tier], func_only=True))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Where all golden files are rewritten, drop messages of tests that are no more."""
+    config = session.config
+    if config.getoption("--update-golden") and config.args_source is config.ArgsSource.TESTPATHS:
+        prune({item.nodeid for item in session.items})
 
 
 @pytest.fixture(scope="session")

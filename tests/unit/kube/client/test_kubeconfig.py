@@ -157,19 +157,20 @@ def test_whom_a_kubeconfig_impersonates(tmp_path, user, expected):
 
 
 @pytest.mark.parametrize(
-    ("wanted", "match"),
+    "wanted",
     [
-        (Impersonation(uid="7"), "without a user"),
-        (Impersonation(groups=("a",)), "without a user"),
-        (Impersonation(extra=(("k", "v"),)), "without a user"),
-        (Impersonation(user="jane\n"), "Impersonate-User is 'jane.n', expected one line"),
+        Impersonation(uid="7"),
+        Impersonation(groups=("a",)),
+        Impersonation(extra=(("k", "v"),)),
+        Impersonation(user="jane\n"),
     ],
     ids=["a uid alone", "groups alone", "extra alone", "two lines"],
 )
-def test_an_impersonation_that_cannot_be_sent_is_refused(wanted, match):
+def test_an_impersonation_that_cannot_be_sent_is_refused(wanted, check_message):
     """As kubectl refuses it; the API server would name no flag and no file."""
-    with pytest.raises(ValueError, match=match):
+    with pytest.raises(ValueError, match=r"(?i)impersonate") as caught:
         wanted.headers()
+    check_message(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -47,9 +47,10 @@ def test_a_line_may_be_as_long_as_an_object():
     assert split([*chunks, b"\n"]) == ([line], b"")
 
 
-def test_a_line_without_an_end_is_refused():
+def test_a_line_without_an_end_is_refused(check_message):
     """A server that never ends a line must not fill the memory."""
     splitter = LineSplitter(max_bytes=10)
     assert splitter.feed(b"x" * 10 + b"\n" + b"y" * 10) == [b"x" * 10]
-    with pytest.raises(Malformed, match="more than 10 bytes"):
+    with pytest.raises(Malformed) as caught:
         splitter.feed(b"y")
+    check_message(caught.value)

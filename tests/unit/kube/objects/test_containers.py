@@ -30,10 +30,11 @@ def test_containers_come_in_the_order_of_their_admission():
 
 
 @pytest.mark.parametrize("spec", [{"containers": [{}]}, {"initContainers": [{"name": ""}]}])
-def test_a_container_has_a_name(spec):
+def test_a_container_has_a_name(spec, check_message):
     """It is what plans and statuses refer to."""
-    with pytest.raises(Unreadable, match="name is absent or empty, expected a string"):
+    with pytest.raises(Unreadable) as caught:
         list(read_containers(spec))
+    check_message(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -78,9 +79,11 @@ def test_quantities_are_read_by_resource():
     assert (quantities_at({}, "limits"), devices_at({}, "limits")) == ({}, {})
 
 
-def test_what_is_no_quantity_is_named():
+def test_what_is_no_quantity_is_named(check_message):
     """With its place, so that a person finds it."""
-    with pytest.raises(Unreadable, match=r"^requests\['cpu'\] is 'much', expected a quantity$"):
+    with pytest.raises(Unreadable) as caught:
         quantities_at({"requests": {"cpu": "much"}}, "requests")
-    with pytest.raises(Unreadable, match=r"^here: limits\['x/y'\] is '1\.5', expected a whole"):
+    check_message(caught.value)
+    with pytest.raises(Unreadable) as caught:
         devices_at({"limits": {"x/y": "1.5"}}, "limits", where="here: ")
+    check_message(caught.value)

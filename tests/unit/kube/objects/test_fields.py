@@ -36,22 +36,22 @@ def test_absent_and_null_are_empty(read, value, empty):
 
 
 @pytest.mark.parametrize(
-    ("read", "value", "message"),
+    ("read", "value"),
     [
-        (object_at, [], "key is [], expected an object"),
-        (list_at, {}, "key is {}, expected a list"),
-        (text_at, 7, "key is 7, expected a string"),
-        (whole_at, "7", "key is '7', expected a whole number"),
-        (whole_at, True, "key is True, expected a whole number"),
-        (texts_at, {"a": 1}, "key['a'] is 1, expected a string"),
-        (lambda p, k: list(objects_at(p, k)), [7], "key[] is 7, expected an object"),
+        (object_at, []),
+        (list_at, {}),
+        (text_at, 7),
+        (whole_at, "7"),
+        (whole_at, True),
+        (texts_at, {"a": 1}),
+        (lambda p, k: list(objects_at(p, k)), [7]),
     ],
 )
-def test_another_type_is_reported(read, value, message):
+def test_another_type_is_reported(read, value, check_message):
     """The message names the field, what stands there and what is needed."""
     with pytest.raises(Unreadable) as caught:
         read({"key": value}, "key")
-    assert str(caught.value) == message
+    check_message(caught.value)
 
 
 def test_a_text_must_be_one_object():

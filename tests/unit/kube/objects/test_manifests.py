@@ -80,25 +80,19 @@ def test_an_annotation_in_both_places_is_accepted():
 
 
 @pytest.mark.parametrize(
-    ("manifest", "message"),
+    "manifest",
     [
-        ({"kind": "Job"}, "spec.template of the Job is missing, expected a pod template"),
-        ({"kind": "Job", "spec": []}, "spec is [], expected an object"),
-        ({"kind": 7}, "kind is 7, expected a string"),
-        (
-            {"kind": "PyTorchJob"},
-            (
-                "kind is 'PyTorchJob', expected Pod, CronJob, DaemonSet, Deployment, Job, "
-                "ReplicaSet, StatefulSet (of another kind: its pod template)"
-            ),
-        ),
+        {"kind": "Job"},
+        {"kind": "Job", "spec": []},
+        {"kind": 7},
+        {"kind": "PyTorchJob"},
     ],
 )
-def test_other_manifests_are_refused(manifest, message):
+def test_other_manifests_are_refused(manifest, check_message):
     """In one sentence."""
     with pytest.raises(Unreadable) as caught:
         pod_of(manifest)
-    assert str(caught.value) == message
+    check_message(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -121,10 +115,11 @@ def test_pods_at_a_time(kind, spec, expected):
     assert pod_count({"kind": kind, "spec": spec}) == expected
 
 
-def test_pods_at_a_time_of_a_schedule():
+def test_pods_at_a_time_of_a_schedule(check_message):
     """Those of its job; what is no manifest is one pod, and a wrong number is refused."""
     job = {"jobTemplate": {"spec": {"parallelism": 3}}}
     assert pod_count({"kind": "CronJob", "spec": job}) == 3
     assert pod_count([]) == 1
-    with pytest.raises(Unreadable, match="replicas is 'x', expected a whole number"):
+    with pytest.raises(Unreadable) as caught:
         pod_count({"kind": "Deployment", "spec": {"replicas": "x"}})
+    check_message(caught.value)

@@ -160,35 +160,36 @@ def test_a_cordon_and_its_taint_are_one():
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "message"),
+    ("path", "value"),
     [
-        ("metadata.name", None, "metadata.name is absent or empty"),
-        ("metadata.uid", "", "metadata.uid is absent or empty"),
-        ("metadata.annotations", {"a": 1}, "annotations['a'] is 1"),
-        ("status.allocatable", {GPU: "500m"}, "allocatable['nvidia.com/gpu'] is '500m'"),
-        ("status.allocatable", {GPU: "many"}, "allocatable['nvidia.com/gpu'] is 'many'"),
-        ("status.allocatable", {GPU: []}, "allocatable['nvidia.com/gpu'] is []"),
-        ("status.capacity", {GPU: "500m"}, "capacity['nvidia.com/gpu'] is '500m'"),
-        ("status.capacity", 7, "capacity is 7"),
-        ("spec.taints", [7], "taints[] is 7"),
+        ("metadata.name", None),
+        ("metadata.uid", ""),
+        ("metadata.annotations", {"a": 1}),
+        ("status.allocatable", {GPU: "500m"}),
+        ("status.allocatable", {GPU: "many"}),
+        ("status.allocatable", {GPU: []}),
+        ("status.capacity", {GPU: "500m"}),
+        ("status.capacity", 7),
+        ("spec.taints", [7]),
     ],
 )
-def test_a_node_without_a_needed_field_is_reported(path, value, message):
+def test_a_node_without_a_needed_field_is_reported(path, value, check_message):
     """The field is named, to find its writer."""
     with pytest.raises(Unreadable) as caught:
         read_node(changed(NODE, path, value))
-    assert message in str(caught.value)
+    check_message(caught.value)
 
 
-def test_all_that_a_node_can_give_is_read_exactly():
+def test_all_that_a_node_can_give_is_read_exactly(check_message):
     """Preemption checks CPUs and memory too."""
     content = {"status": {"allocatable": {"cpu": "3800m", "memory": "2Ki", GPU: 8}}}
     assert read_allocatable(content) == {"cpu": Fraction(19, 5), "memory": 2048, GPU: 8}
     assert read_allocatable({}) == {}
     values: tuple[object, ...] = ("much", [], None)
     for value in values:
-        with pytest.raises(Unreadable, match="expected a quantity"):
+        with pytest.raises(Unreadable) as caught:
             read_allocatable({"status": {"allocatable": {"cpu": value}}})
+        check_message(caught.value)
 
 
 def owner(spec_fields):

@@ -110,53 +110,36 @@ def test_a_template_keeps_its_own_metadata():
     assert metadata_of(pod) == {"name": "own", "namespace": "ml", **NVLINK}
 
 
-def test_an_annotation_above_the_templates_is_refused():
+def test_an_annotation_above_the_templates_is_refused(check_message):
     """Nothing copies it to pods; one that some template has too is accepted."""
     worker = {"template": {"spec": SPEC}}
     spec: dict[str, Any] = {"pytorchReplicaSpecs": {"Worker": worker}}
     with pytest.raises(Unreadable) as caught:
         pods("PyTorchJob", spec, **NVLINK)
-    assert str(caught.value) == (
-        "annotation 'coterie.gpu/affinity' is in the metadata of the PyTorchJob and has no effect "
-        "there, expected in spec.pytorchReplicaSpecs.Worker.template.metadata.annotations"
-    )
+    check_message(caught.value)
     both = {"Worker": worker, "Master": {"template": {"metadata": NVLINK, "spec": SPEC}}}
     assert len(pods("PyTorchJob", {"pytorchReplicaSpecs": both}, **NVLINK)) == 2
 
 
-def test_an_annotation_of_the_job_in_a_job_set_is_refused():
+def test_an_annotation_of_the_job_in_a_job_set_is_refused(check_message):
     """The Job has it, and its pods do not."""
     job = {"name": "w", "template": {"metadata": NVLINK, "spec": {"template": {"spec": SPEC}}}}
-    with pytest.raises(Unreadable, match=r"in the metadata above spec\.replicatedJobs"):
+    with pytest.raises(Unreadable) as caught:
         pods("JobSet", {"replicatedJobs": [job]})
+    check_message(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("kind", "spec", "message"),
+    ("kind", "spec"),
     [
-        (
-            "JobSet",
-            {},
-            (
-                "spec.replicatedJobs.*.template.spec.template of the JobSet is missing, expected a "
-                "pod template"
-            ),
-        ),
-        ("PyTorchJob", {"pytorchReplicaSpecs": 1}, "pytorchReplicaSpecs is 1, expected an object"),
-        ("JobSet", {"replicatedJobs": [1]}, "spec.replicatedJobs[0] is 1, expected an object"),
-        (
-            "Service",
-            {},
-            (
-                "kind is 'Service', expected Pod, CronJob, DaemonSet, Deployment, Job, JobSet, "
-                "LeaderWorkerSet, MPIJob, PyTorchJob, RayCluster, RayJob, RayService, ReplicaSet, "
-                "StatefulSet, TFJob (of another kind: its pod template)"
-            ),
-        ),
+        ("JobSet", {}),
+        ("PyTorchJob", {"pytorchReplicaSpecs": 1}),
+        ("JobSet", {"replicatedJobs": [1]}),
+        ("Service", {}),
     ],
 )
-def test_what_has_no_template_is_refused(kind, spec, message):
+def test_what_has_no_template_is_refused(kind, spec, check_message):
     """In one sentence that says where it is expected."""
     with pytest.raises(Unreadable) as caught:
         pods(kind, spec)
-    assert str(caught.value) == message
+    check_message(caught.value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
@@ -23,6 +24,10 @@ from topology.annotations import (
     encode_devices,
 )
 from topology.errors import CodecError, InvalidTopology
+
+if TYPE_CHECKING:
+    from tests.messages import CheckMessage
+
 
 GPU = "nvidia.com/gpu"
 HOLD = DeviceHold("u1", "default", "train", "main", GPU, ("GPU-b", "GPU-c"))
@@ -155,63 +160,62 @@ def test_containers_of_one_pod_may_hold_the_same_device() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    "change",
     [
-        pytest.param({"v": 1}, "v is 1, expected a string", id="version is a number"),
-        pytest.param({"v": "2.0"}, "expected major version 1", id="next major"),
-        pytest.param({"generation": "1"}, "generation is '1'", id="generation type"),
-        pytest.param({"unhealthy": {}}, "unhealthy is {}, expected an array", id="object"),
-        pytest.param({"unhealthy": [{"id": "a"}]}, "unhealthy[0] has no reason", id="no reason"),
+        pytest.param({"v": 1}, id="version is a number"),
+        pytest.param({"v": "2.0"}, id="next major"),
+        pytest.param({"generation": "1"}, id="generation type"),
+        pytest.param({"unhealthy": {}}, id="object"),
+        pytest.param({"unhealthy": [{"id": "a"}]}, id="no reason"),
+        pytest.param({"unhealthy": [{"id": "a", "reason": ""}] * 2}, id="device twice"),
+        pytest.param({"holds": [7]}, id="hold type"),
+        pytest.param({"missing": "all"}, id="missing type"),
+        pytest.param({"missing": [{}]}, id="missing uid"),
+        pytest.param({"faults": [{}]}, id="fault's GPU"),
         pytest.param(
-            {"unhealthy": [{"id": "a", "reason": ""}] * 2},
-            "unhealthy device 'a' is given 2 times, expected once",
-            id="device twice",
+            {"faults": [{"gpu": "a", "kind": "XID", "number": "79"}]}, id="fault's number"
         ),
-        pytest.param({"holds": [7]}, "holds[0] is 7, expected an object", id="hold type"),
-        pytest.param({"missing": "all"}, "missing is 'all', expected an array", id="missing type"),
-        pytest.param({"missing": [{}]}, "missing[0] has no uid, expected one", id="missing uid"),
-        pytest.param({"faults": [{}]}, "faults[0] has no gpu, expected one", id="fault's GPU"),
-        pytest.param(
-            {"faults": [{"gpu": "a", "kind": "XID", "number": "79"}]},
-            "faults[0].number is '79'",
-            id="fault's number",
-        ),
-        pytest.param({"boot": 7}, "boot is 7, expected a string", id="boot"),
-        pytest.param({"polled_only": [7]}, "polled_only[0] is 7, expected a string", id="polled"),
-        pytest.param({"policy": "lax"}, "policy is 'lax', expected one of: none", id="policy"),
-        pytest.param({"scope": 1}, "scope is 1, expected one of: container, pod", id="scope"),
+        pytest.param({"boot": 7}, id="boot"),
+        pytest.param({"polled_only": [7]}, id="polled"),
+        pytest.param({"policy": "lax"}, id="policy"),
+        pytest.param({"scope": 1}, id="scope"),
     ],
 )
-def test_a_wrong_member_is_refused_by_name(change: dict[str, object], message: str) -> None:
+def test_a_wrong_member_is_refused_by_name(
+    change: dict[str, object], check_message: CheckMessage
+) -> None:
     """Whoever wrote the annotation must learn which member is wrong and what it should be."""
     with pytest.raises(CodecError) as caught:
         decode_devices(json.dumps(json.loads(REPORT_TEXT) | change))
     assert str(caught.value).startswith("devices text: ")
-    assert message in str(caught.value)
+    check_message(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    "change",
     [
-        pytest.param({"ids": []}, "has no ids, expected at least one", id="no ids"),
-        pytest.param({"ids": ["a", "a"]}, "device id 'a' is given 2 times", id="id twice"),
-        pytest.param({"ids": [1]}, "ids[0] is 1, expected a string", id="id type"),
-        pytest.param({"uid": None}, "uid is None, expected a string", id="no uid"),
+        pytest.param({"ids": []}, id="no ids"),
+        pytest.param({"ids": ["a", "a"]}, id="id twice"),
+        pytest.param({"ids": [1]}, id="id type"),
+        pytest.param({"uid": None}, id="no uid"),
     ],
 )
-def test_a_wrong_hold_is_refused_by_name(change: dict[str, object], message: str) -> None:
+def test_a_wrong_hold_is_refused_by_name(
+    change: dict[str, object], check_message: CheckMessage
+) -> None:
     """A hold takes devices from plans: none may be half right."""
     body = json.loads(REPORT_TEXT)
     body["holds"][0] |= change
     with pytest.raises(CodecError) as caught:
         decode_devices(json.dumps(body))
-    assert message in str(caught.value)
+    check_message(caught.value)
 
 
-def test_one_container_holds_one_set_of_a_resource() -> None:
+def test_one_container_holds_one_set_of_a_resource(check_message: CheckMessage) -> None:
     """Two answers to one question are no answer."""
-    with pytest.raises(InvalidTopology, match="is given 2 times, expected once"):
+    with pytest.raises(InvalidTopology) as caught:
         DevicesReport(holds=(HOLD, HOLD))
+    check_message(caught.value)
 
 
 @pytest.mark.parametrize("key", ["uid", "namespace", "name", "container", "resource"])
@@ -223,18 +227,22 @@ def test_a_container_without_devices_is_named_in_full(key: str) -> None:
         decode_devices(json.dumps(body))
 
 
-def test_a_container_runs_without_a_resource_once() -> None:
+def test_a_container_runs_without_a_resource_once(check_message: CheckMessage) -> None:
     """Of two resources it may lack both."""
     other = replace(MISSING, resource="nvidia.com/mig-1g.5gb")
     assert DevicesReport(missing=(MISSING, other)).missing == (MISSING, other)
-    with pytest.raises(InvalidTopology, match=r"missing \(uid, container\) .* given 2 times"):
+    with pytest.raises(InvalidTopology) as caught:
         DevicesReport(missing=(MISSING, MISSING))
+    check_message(caught.value)
 
 
-def test_a_report_that_no_annotation_can_hold_is_refused_when_written() -> None:
+def test_a_report_that_no_annotation_can_hold_is_refused_when_written(
+    check_message: CheckMessage,
+) -> None:
     """The API server would refuse it later, with a message that names no cause."""
-    with pytest.raises(CodecError, match="devices text: at least 300"):
+    with pytest.raises(CodecError) as caught:
         encode_devices(DevicesReport(unhealthy=(UnhealthyDevice("a", "x" * 300_000),)))
+    check_message(caught.value)
 
 
 @settings(max_examples=up_to(100))

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from topology.annotations import POD_KEYS, GroupWish, Strength, parse_group, pod_keys
 from topology.errors import PolicyError
 from topology.model import names
+
+if TYPE_CHECKING:
+    from tests.messages import CheckMessage
 
 
 def keys(**short: str) -> dict[str, str]:
@@ -34,22 +39,20 @@ def test_a_group_is_read_whole(annotations: dict[str, str], wish: GroupWish | No
 
 
 @pytest.mark.parametrize(
-    ("annotations", "message"),
+    "annotations",
     [
-        pytest.param(keys(group="Train"), "group is 'Train', expected a name", id="upper case"),
-        pytest.param(keys(group=""), "group is '', expected a name", id="no name"),
-        pytest.param(
-            keys(group="g", group_size="0"), "expected a whole number 1..9999", id="nobody"
-        ),
-        pytest.param(keys(group="g", group_domain="A"), "or the name of a level", id="a domain"),
-        pytest.param(keys(group="g", group_policy="must"), "one of: preferred", id="a policy"),
+        pytest.param(keys(group="Train"), id="upper case"),
+        pytest.param(keys(group=""), id="no name"),
+        pytest.param(keys(group="g", group_size="0"), id="nobody"),
+        pytest.param(keys(group="g", group_domain="A"), id="a domain"),
+        pytest.param(keys(group="g", group_policy="must"), id="a policy"),
     ],
 )
-def test_other_values_are_errors(annotations: dict[str, str], message: str) -> None:
+def test_other_values_are_errors(annotations: dict[str, str], check_message: CheckMessage) -> None:
     """A silent default would place the members as strangers."""
     with pytest.raises(PolicyError) as caught:
         parse_group(annotations)
-    assert message in str(caught.value)
+    check_message(caught.value)
 
 
 @pytest.mark.parametrize("key", [one for one in POD_KEYS if one.needs], ids=lambda one: one.name)

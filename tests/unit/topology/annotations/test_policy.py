@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,6 +23,9 @@ from topology.annotations import (
 )
 from topology.errors import PolicyError
 from topology.model import names
+
+if TYPE_CHECKING:
+    from tests.messages import CheckMessage
 
 
 def test_a_pod_without_annotations_has_the_default_policy() -> None:
@@ -72,40 +77,36 @@ def test_each_value_of_the_contract_is_read(
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "message"),
+    ("key", "value"),
     [
-        pytest.param(
-            "affinity", "nvlnk", "one of: nvlink, pcie-switch, numa, none", id="typing error"
-        ),
-        pytest.param(
-            "affinity", "switch", "one of: nvlink, pcie-switch", id="a switch of which kind?"
-        ),
-        pytest.param("affinity", "any", "one of: nvlink", id="the absent value cannot be written"),
-        pytest.param("affinity", "NVLink", "one of: nvlink", id="values are lower case"),
-        pytest.param("affinity", "", "is '', expected one of", id="empty"),
-        pytest.param("policy", "must", "one of: preferred, required", id="policy"),
-        pytest.param("prefer", "cheap", "one of: balanced, fastest", id="prefer"),
-        pytest.param("nic", "unset", "one of: preferred, required", id="nic"),
-        pytest.param("min-bandwidth", "0", "a decimal number of GB/s above 0", id="zero"),
-        pytest.param("min-bandwidth", "-4", "above 0", id="negative"),
-        pytest.param("min-bandwidth", "nan", "above 0", id="nan"),
-        pytest.param("min-bandwidth", "1e999", "above 0", id="infinite"),
-        pytest.param("min-bandwidth", "1_0", "above 0", id="underscore"),
-        pytest.param("min-bandwidth", " 4", "above 0", id="blank"),
-        pytest.param("min-bandwidth", "40GB/s", "above 0", id="unit"),
-        pytest.param("min-bandwidth", "٤", "above 0", id="digits of another script"),
-        pytest.param("min-bandwidth", "9" * 100, "above 0", id="huge"),
-        pytest.param("afinity", "nvlink", "is not a key of Coterie", id="unknown key"),
+        pytest.param("affinity", "nvlnk", id="typing error"),
+        pytest.param("affinity", "switch", id="a switch of which kind?"),
+        pytest.param("affinity", "any", id="the absent value cannot be written"),
+        pytest.param("affinity", "NVLink", id="values are lower case"),
+        pytest.param("affinity", "", id="empty"),
+        pytest.param("policy", "must", id="policy"),
+        pytest.param("prefer", "cheap", id="prefer"),
+        pytest.param("nic", "unset", id="nic"),
+        pytest.param("min-bandwidth", "0", id="zero"),
+        pytest.param("min-bandwidth", "-4", id="negative"),
+        pytest.param("min-bandwidth", "nan", id="nan"),
+        pytest.param("min-bandwidth", "1e999", id="infinite"),
+        pytest.param("min-bandwidth", "1_0", id="underscore"),
+        pytest.param("min-bandwidth", " 4", id="blank"),
+        pytest.param("min-bandwidth", "40GB/s", id="unit"),
+        pytest.param("min-bandwidth", "٤", id="digits of another script"),
+        pytest.param("min-bandwidth", "9" * 100, id="huge"),
+        pytest.param("afinity", "nvlink", id="unknown key"),
     ],
 )
 def test_any_other_value_is_an_error_that_names_key_value_and_expectation(
-    key: str, value: str, message: str
+    key: str, value: str, check_message: CheckMessage
 ) -> None:
     """A silent default would place the pod as if the user had requested nothing."""
     with pytest.raises(PolicyError) as caught:
         parse_policy({names.PREFIX + key: value})
     assert names.PREFIX + key in str(caught.value)
-    assert message in str(caught.value)
+    check_message(caught.value)
 
 
 def test_a_long_value_is_cut_in_the_message() -> None:
@@ -116,10 +117,11 @@ def test_a_long_value_is_cut_in_the_message() -> None:
 
 
 @pytest.mark.parametrize("floor", [0.0, -1.0, float("inf"), float("nan")])
-def test_a_policy_value_checks_itself(floor: float) -> None:
+def test_a_policy_value_checks_itself(floor: float, check_message: CheckMessage) -> None:
     """Programs build policies too, not only annotations."""
-    with pytest.raises(PolicyError, match="expected a finite number above 0"):
+    with pytest.raises(PolicyError) as caught:
         PlacementPolicy(min_bandwidth_gbytes_per_s=floor)
+    check_message(caught.value)
 
 
 @pytest.mark.parametrize(

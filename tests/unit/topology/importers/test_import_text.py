@@ -165,16 +165,18 @@ def test_a_format_forced_on_other_text_is_refused(file_format):
         import_text("Dear all,", file_format=file_format)
 
 
-def test_what_is_too_long_to_be_a_recording_is_not_read():
+def test_what_is_too_long_to_be_a_recording_is_not_read(check_message):
     """Time is bounded by refusing what no tool prints, before anything looks at it."""
-    with pytest.raises(ImportFormatError, match="1048577 characters, expected at most 1048576"):
+    with pytest.raises(ImportFormatError) as caught:
         import_text("x" * (MAX_CHARACTERS + 1))
+    check_message(caught.value)
 
 
-def test_a_blank_model_is_refused():
+def test_a_blank_model_is_refused(check_message):
     """An empty variable in a script must not become a model without a name."""
-    with pytest.raises(ImportFormatError, match="gpu_model is ' ', expected a product name"):
+    with pytest.raises(ImportFormatError) as caught:
         import_text(SMI, gpu_model=" ")
+    check_message(caught.value)
 
 
 LONG = 200_000

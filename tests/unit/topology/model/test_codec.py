@@ -39,6 +39,8 @@ from topology.value import topology_digest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.messages import CheckMessage
+
 X, PIX, SYS, UNKNOWN = PcieLevel.SELF, PcieLevel.PIX, PcieLevel.SYS, PcieLevel.UNKNOWN
 NV2 = AcceleratorLink(LinkKind.NVLINK, 2)
 
@@ -194,11 +196,14 @@ def test_a_large_uniform_node_is_read_back() -> None:
     assert decode_topology(encode_topology(large)) == large
 
 
-def test_a_node_that_no_annotation_can_hold_is_refused_when_written() -> None:
+def test_a_node_that_no_annotation_can_hold_is_refused_when_written(
+    check_message: CheckMessage,
+) -> None:
     """The API server would refuse it later, with a message that names no cause."""
     long_source = replace(PAIR, source="s" * (256 * 1024))
-    with pytest.raises(CodecError, match="expected at most 262144"):
+    with pytest.raises(CodecError) as caught:
         encode_topology(long_source)
+    check_message(caught.value)
 
 
 def test_text_that_utf8_cannot_carry_is_refused_when_written() -> None:
@@ -225,108 +230,93 @@ def test_the_least_text_is_one_gpu_of_which_nothing_is_known() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "message"),
+    ("path", "value"),
     [
-        pytest.param("v", None, "the text has no v", id="no version"),
-        pytest.param("v", 1, "v is 1, expected a string", id="version is a number"),
-        pytest.param("v", "1", 'expected "<major>.<minor>"', id="version without minor"),
-        pytest.param("v", "2.0", "v is '2.0', expected major version 1", id="next major"),
-        pytest.param("v", "0.9", "expected major version 1", id="earlier major"),
-        pytest.param("gpus", None, "the text has no gpus", id="no GPUs"),
-        pytest.param("gpus", [], "gpus has 0 members, expected 1..512", id="empty node"),
-        pytest.param("gpus", [{}] * 513, "gpus has 513 members", id="too many GPUs"),
-        pytest.param("gpus", {}, "gpus is {}, expected an array", id="GPUs in an object"),
-        pytest.param("gpus.0", 7, "gpus[0] is 7, expected an object", id="GPU is a number"),
-        pytest.param("gpus.1.uuid", 5, "gpus[1].uuid is 5, expected a string", id="uuid type"),
-        pytest.param("gpus.1.uuid", "GPU-a", "given twice", id="uuid twice"),
-        pytest.param("gpus.1.uuid", "\ud800", "without lone surrogates", id="uuid surrogate"),
-        pytest.param("gpus.0.pci", "3b:00", "pci_bus_id '3b:00'", id="short bus id"),
+        pytest.param("v", None, id="no version"),
+        pytest.param("v", 1, id="version is a number"),
+        pytest.param("v", "1", id="version without minor"),
+        pytest.param("v", "2.0", id="next major"),
+        pytest.param("v", "0.9", id="earlier major"),
+        pytest.param("gpus", None, id="no GPUs"),
+        pytest.param("gpus", [], id="empty node"),
+        pytest.param("gpus", [{}] * 513, id="too many GPUs"),
+        pytest.param("gpus", {}, id="GPUs in an object"),
+        pytest.param("gpus.0", 7, id="GPU is a number"),
+        pytest.param("gpus.1.uuid", 5, id="uuid type"),
+        pytest.param("gpus.1.uuid", "GPU-a", id="uuid twice"),
+        pytest.param("gpus.1.uuid", "\ud800", id="uuid surrogate"),
+        pytest.param("gpus.0.pci", "3b:00", id="short bus id"),
+        pytest.param("gpus.0.model", 1, id="model"),
+        pytest.param("gpus.0.model", -1, id="negative model"),
+        pytest.param("models.0", 1, id="model name type"),
+        pytest.param("gpus.0.mem", 1.5, id="float"),
+        pytest.param("gpus.0.mem", True, id="bool"),
+        pytest.param("gpus.0.mem", 2**63, id="beyond int64"),
+        pytest.param("gpus.0.numa", -1, id="numa -1"),
+        pytest.param("links", None, id="no links"),
+        pytest.param("links", [], id="too few link rows"),
+        pytest.param("links.0", "n2 n2", id="long row"),
+        pytest.param("links.0", "n2*999", id="long run"),
+        pytest.param("links.0", "n0", id="no NVLinks, written n0"),
+        pytest.param("links.0", "q", id="unknown kind"),
+        pytest.param("links.0", "n37", id="too many links"),
+        pytest.param("links.0", 4, id="row type"),
+        pytest.param("pcie.0", "6", id="unknown level"),
+        pytest.param("pcie.0", "55", id="long level row"),
+        pytest.param("pcie", None, id="no levels"),
+        pytest.param("nics.0.name", None, id="NIC without name"),
+        pytest.param("nics.0.levels", "1", id="NIC level missing"),
+        pytest.param("nics.0.rdma", "yes", id="rdma type"),
+        pytest.param("nics.0.gbit", "400", id="rate type"),
+        pytest.param("nics.0.gbit", 0, id="rate 0"),
+        pytest.param("p2p", "maybe", id="p2p value"),
+        pytest.param("cpu", "z80", id="cpu value"),
+        pytest.param("fabrics", [{"kind": "rope", "ports": [[0, 2]]}], id="fabric kind"),
+        pytest.param("fabrics", [{"kind": "nvlink", "ports": [[0]]}], id="port without count"),
         pytest.param(
-            "gpus.0.model", 1, "gpus[0].model is 1, expected an index below 1", id="model"
+            "fabrics", [{"kind": "nvlink", "ports": [[0, 1], [1, 1]]}], id="fabric against links"
         ),
-        pytest.param("gpus.0.model", -1, "expected an index below 1", id="negative model"),
-        pytest.param("models.0", 1, "models[0] is 1, expected a string", id="model name type"),
-        pytest.param("gpus.0.mem", 1.5, "gpus[0].mem is 1.5, expected an integer", id="float"),
-        pytest.param("gpus.0.mem", True, "gpus[0].mem is True, expected an integer", id="bool"),
-        pytest.param("gpus.0.mem", 2**63, "expected an integer within", id="beyond int64"),
-        pytest.param("gpus.0.numa", -1, "numa_node is -1, expected at least 0", id="numa -1"),
-        pytest.param("links", None, "the text has no links", id="no links"),
-        pytest.param("links", [], "links is [], expected an array of 1", id="too few link rows"),
-        pytest.param("links.0", "n2 n2", "links[0] is 'n2 n2', expected 1 links", id="long row"),
-        pytest.param("links.0", "n2*999", "expected 1 links", id="long run"),
-        pytest.param("links.0", "n0", "expected links such as", id="no NVLinks, written n0"),
-        pytest.param("links.0", "q", "expected links such as", id="unknown kind"),
-        pytest.param("links.0", "n37", "n_links is 37, expected 1..36", id="too many links"),
-        pytest.param("links.0", 4, "links[0] is 4, expected a string", id="row type"),
-        pytest.param("pcie.0", "6", "pcie[0] is '6', expected 1 of the", id="unknown level"),
-        pytest.param("pcie.0", "55", "expected 1 of the characters 12345?", id="long level row"),
-        pytest.param("pcie", None, "the text has no pcie", id="no levels"),
-        pytest.param("nics.0.name", None, "nics[0] has no name", id="NIC without name"),
-        pytest.param("nics.0.levels", "1", "nics[0].levels is '1'", id="NIC level missing"),
-        pytest.param("nics.0.rdma", "yes", "expected true or false", id="rdma type"),
-        pytest.param("nics.0.gbit", "400", "expected a finite number", id="rate type"),
-        pytest.param("nics.0.gbit", 0, "gbit_per_s is 0.0, expected above 0", id="rate 0"),
-        pytest.param("p2p", "maybe", "p2p is 'maybe', expected one of: yes, no", id="p2p value"),
-        pytest.param("cpu", "z80", "cpu is 'z80', expected one of: intel-bdw", id="cpu value"),
-        pytest.param(
-            "fabrics",
-            [{"kind": "rope", "ports": [[0, 2]]}],
-            "fabrics[0].kind is 'rope'",
-            id="fabric kind",
-        ),
-        pytest.param(
-            "fabrics",
-            [{"kind": "nvlink", "ports": [[0]]}],
-            "fabrics[0].ports[0] is [0], expected an array of 2",
-            id="port without count",
-        ),
-        pytest.param(
-            "fabrics",
-            [{"kind": "nvlink", "ports": [[0, 1], [1, 1]]}],
-            "the lesser of the two port counts",
-            id="fabric against links",
-        ),
-        pytest.param("measured.pairs.0", [0, 1], "expected an array of 3", id="pair without GB/s"),
-        pytest.param("measured.pairs.0", [0, 1, "x"], "expected a finite number", id="GB/s type"),
-        pytest.param("measured.pairs.0", [0, 9, 1.0], "GPU 9 is not there", id="pair GPU"),
-        pytest.param("measured.sets.0", [[0, 1], -1], "expected a positive number", id="GB/s sign"),
-        pytest.param("measured.bytes", 0, "message_bytes is 0", id="no bytes"),
+        pytest.param("measured.pairs.0", [0, 1], id="pair without GB/s"),
+        pytest.param("measured.pairs.0", [0, 1, "x"], id="GB/s type"),
+        pytest.param("measured.pairs.0", [0, 9, 1.0], id="pair GPU"),
+        pytest.param("measured.sets.0", [[0, 1], -1], id="GB/s sign"),
+        pytest.param("measured.bytes", 0, id="no bytes"),
     ],
 )
-def test_a_wrong_member_is_refused_by_name(path: str, value: object, message: str) -> None:
+def test_a_wrong_member_is_refused_by_name(
+    path: str, value: object, check_message: CheckMessage
+) -> None:
     """Whoever wrote the annotation must learn which member is wrong and what it should be."""
     with pytest.raises(CodecError) as caught:
         decode_topology(edited(PAIR_TEXT, path, value))
     assert str(caught.value).startswith("topology text: ")
-    assert message in str(caught.value)
+    check_message(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    "text",
     [
-        pytest.param("", "is no JSON", id="empty"),
-        pytest.param(PAIR_TEXT[:-9], "is no JSON", id="truncated"),
-        pytest.param("null", "is None, expected an object", id="null"),
-        pytest.param("[]", "is [], expected an object", id="array"),
-        pytest.param("[" * 100_000, "nested too deeply", id="deep arrays"),
-        pytest.param('{"v":' * 40_000, "nested too deeply", id="deep objects"),
-        pytest.param('{"v":"1.0","v":"1.0"}', "key 'v' is given twice", id="duplicate key"),
-        pytest.param('{"v":"1.0","a":NaN}', "number NaN is not finite", id="NaN"),
-        pytest.param('{"v":"1.0","a":-Infinity}', "-Infinity is not finite", id="infinity"),
-        pytest.param('{"a":' + "9" * 50_000 + "}", "is too large", id="huge integer"),
-        pytest.param(
-            PAIR_TEXT.replace("42.5]", "1e999]"), "expected a finite number", id="float overflow"
-        ),
-        pytest.param("x" * 1_000_000, "at least 1000000 bytes, expected at most", id="1 MB"),
-        pytest.param("é" * 200_000, "at least 400000 bytes", id="more bytes than characters"),
-        pytest.param('"\ud800"', "lone surrogate at character 1", id="lone surrogate"),
+        pytest.param("", id="empty"),
+        pytest.param(PAIR_TEXT[:-9], id="truncated"),
+        pytest.param("null", id="null"),
+        pytest.param("[]", id="array"),
+        pytest.param("[" * 100_000, id="deep arrays"),
+        pytest.param('{"v":' * 40_000, id="deep objects"),
+        pytest.param('{"v":"1.0","v":"1.0"}', id="duplicate key"),
+        pytest.param('{"v":"1.0","a":NaN}', id="NaN"),
+        pytest.param('{"v":"1.0","a":-Infinity}', id="infinity"),
+        pytest.param('{"a":' + "9" * 50_000 + "}", id="huge integer"),
+        pytest.param(PAIR_TEXT.replace("42.5]", "1e999]"), id="float overflow"),
+        pytest.param("x" * 1_000_000, id="1 MB"),
+        pytest.param("é" * 200_000, id="more bytes than characters"),
+        pytest.param('"\ud800"', id="lone surrogate"),
     ],
 )
-def test_text_that_is_no_topology_is_refused(text: str, message: str) -> None:
+def test_text_that_is_no_topology_is_refused(text: str, check_message: CheckMessage) -> None:
     """Anyone who may write a Node can put anything there; the extender must stay up."""
     with pytest.raises(CodecError) as caught:
         decode_topology(text)
-    assert message in str(caught.value)
+    check_message(caught.value)
     assert len(str(caught.value)) < 300
 
 

@@ -43,38 +43,32 @@ def test_figures_are_read(text, expected):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    "text",
     [
-        pytest.param("", "no pair and no set, expected one at least", id="empty"),
-        pytest.param("{}", "no pair and no set, expected one at least", id="empty object"),
-        pytest.param("a,b,c", "line 1 is 'a,b,c', expected GPU indices, then GB/s", id="header"),
-        pytest.param("0,42.2", "line 1 is '0,42.2', expected GPU indices", id="one GPU"),
-        pytest.param("0,1,fast", "line 1 ends with 'fast', expected GB/s", id="no number"),
-        pytest.param("0,1,nan", "line 1 ends with 'nan', expected GB/s", id="not a number"),
-        pytest.param("0,1,0", "0.0 GB/s, expected a positive number", id="zero"),
-        pytest.param("0,1,42200000000", "line 1 ends with '42200000000'", id="bytes per second"),
-        pytest.param(
-            '{"pairs": [[0, 1, 1e300]]}',
-            "1e+300 GB/s, expected a positive number, 0.001..",
-            id="huge",
-        ),
-        pytest.param("0,0,5", "expected at least 2 different GPUs", id="a GPU with itself"),
-        pytest.param("0,1,5\n1,0,6", "measured pair (0, 1) is given twice", id="twice"),
-        pytest.param("{", "measurement: not JSON", id="broken JSON"),
-        pytest.param('{"a":' * 100_000, "measurement: not JSON", id="deep JSON"),
-        pytest.param('{"pair": []}', "measurement has 'pair', expected one of: pairs", id="key"),
-        pytest.param('{"pairs": [[0, 1]]}', "measurement.pairs[0] is [0, 1]", id="short pair"),
-        pytest.param('{"sets": [[0, 1]]}', "measurement.sets[0][0] is 0, expected", id="bad set"),
-        pytest.param(
-            '{"pairs": [[0, 1, 1]], "message_bytes": 0}', "message_bytes is 0", id="bytes"
-        ),
+        pytest.param("", id="empty"),
+        pytest.param("{}", id="empty object"),
+        pytest.param("a,b,c", id="header"),
+        pytest.param("0,42.2", id="one GPU"),
+        pytest.param("0,1,fast", id="no number"),
+        pytest.param("0,1,nan", id="not a number"),
+        pytest.param("0,1,0", id="zero"),
+        pytest.param("0,1,42200000000", id="bytes per second"),
+        pytest.param('{"pairs": [[0, 1, 1e300]]}', id="huge"),
+        pytest.param("0,0,5", id="a GPU with itself"),
+        pytest.param("0,1,5\n1,0,6", id="twice"),
+        pytest.param("{", id="broken JSON"),
+        pytest.param('{"a":' * 100_000, id="deep JSON"),
+        pytest.param('{"pair": []}', id="key"),
+        pytest.param('{"pairs": [[0, 1]]}', id="short pair"),
+        pytest.param('{"sets": [[0, 1]]}', id="bad set"),
+        pytest.param('{"pairs": [[0, 1, 1]], "message_bytes": 0}', id="bytes"),
     ],
 )
-def test_what_is_wrong_is_said(text, message):
+def test_what_is_wrong_is_said(text, check_message):
     """One sentence with the place, the value and the expectation."""
     with pytest.raises(ImportFormatError) as caught:
         parse_measurement(text)
-    assert message in str(caught.value)
+    check_message(caught.value)
 
 
 @given(st.text() | st.text('{}[]",:0123456789. \n'))

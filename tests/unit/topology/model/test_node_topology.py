@@ -28,6 +28,8 @@ from topology.model.node_topology import MeasuredPair, MeasuredSet, Measurement
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.messages import CheckMessage
+
 X, PIX, SYS = PcieLevel.SELF, PcieLevel.PIX, PcieLevel.SYS
 NV2 = AcceleratorLink(LinkKind.NVLINK, 2)
 
@@ -96,151 +98,85 @@ def test_a_full_node_is_accepted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("build", "message"),
+    "build",
     [
+        pytest.param(lambda: AcceleratorLink(LinkKind.NONE, 1), id="none with 1"),
+        pytest.param(lambda: AcceleratorLink(LinkKind.UNKNOWN, None), id="unknown with None"),
+        pytest.param(lambda: AcceleratorLink(LinkKind.NVLINK, 0), id="NV0"),
+        pytest.param(lambda: AcceleratorLink(LinkKind.NVLINK, 37), id="NV37"),
+        pytest.param(lambda: Gpu(uuid=""), id="empty uuid"),
+        pytest.param(lambda: Gpu(uuid="x" * 64), id="long uuid"),
+        pytest.param(lambda: Gpu(pci_bus_id="0000:3B:00.0"), id="upper-case bus id"),
+        pytest.param(lambda: Gpu(model=" "), id="blank model"),
+        pytest.param(lambda: Gpu(memory_mib=0), id="0 MiB"),
+        pytest.param(lambda: Gpu(numa_node=-1), id="numa"),
+        pytest.param(lambda: Gpu(link_generation=0), id="generation 0"),
+        pytest.param(lambda: Nic(" ", (PIX,)), id="blank NIC"),
+        pytest.param(lambda: Nic("a", (PIX, X)), id="NIC is a GPU"),
+        pytest.param(lambda: Nic("a", (PIX,), "3b"), id="NIC bus id"),
+        pytest.param(lambda: Nic("a", (PIX,), None, -1), id="NIC numa"),
+        pytest.param(lambda: Nic("a", (PIX,), gbit_per_s=0), id="NIC 0"),
+        pytest.param(lambda: Nic("a", (PIX,), gbit_per_s=200_000), id="NIC too fast"),
+        pytest.param(lambda: SwitchFabric(ports=()), id="fabric without members"),
+        pytest.param(lambda: SwitchFabric(ports=((1, 1), (0, 1))), id="order"),
+        pytest.param(lambda: SwitchFabric(ports=((0, 1), (0, 1))), id="twice"),
+        pytest.param(lambda: SwitchFabric(ports=((0, 37),)), id="37"),
         pytest.param(
-            lambda: AcceleratorLink(LinkKind.NONE, 1), "n_links is 1, expected 0", id="none with 1"
+            lambda: SwitchFabric(ports=((0, 1),), kind=LinkKind.NONE), id="fabric of no kind"
+        ),
+        pytest.param(lambda: Measurement(pairs=(MeasuredPair(1, 0, 1.0),)), id="pair order"),
+        pytest.param(lambda: Measurement(sets=(MeasuredSet((0,), 1.0),)), id="set of one"),
+        pytest.param(lambda: Measurement(sets=(MeasuredSet((-1, 0), 1.0),)), id="GPU -1"),
+        pytest.param(lambda: Measurement(pairs=(MeasuredPair(0, 1, 0.0),)), id="0 GB/s"),
+        pytest.param(lambda: Measurement(pairs=(MeasuredPair(0, 1, float("nan")),)), id="nan GB/s"),
+        pytest.param(lambda: Measurement(pairs=(MeasuredPair(0, 1, 1.0),) * 2), id="pair twice"),
+        pytest.param(lambda: Measurement(sets=(MeasuredSet((0, 1), 1.0),) * 2), id="set twice"),
+        pytest.param(lambda: Measurement(message_bytes=0), id="0 bytes"),
+        pytest.param(lambda: pair(gpus=()), id="no GPU"),
+        pytest.param(lambda: pair(gpus=(Gpu(),) * 513), id="513 GPUs"),
+        pytest.param(lambda: pair(gpus=(Gpu("a"), Gpu("a"))), id="uuid twice"),
+        pytest.param(lambda: pair(links=((NO_LINK, NV2),)), id="row missing"),
+        pytest.param(lambda: pair(pcie=((X,), (SYS, X))), id="cell missing"),
+        pytest.param(lambda: pair(links=((NV2, NV2), (NV2, NO_LINK))), id="self link"),
+        pytest.param(lambda: pair(pcie=((X, SYS), (SYS, PIX))), id="not on the diagonal"),
+        pytest.param(
+            lambda: pair(links=((NO_LINK, NV2), (NO_LINK, NO_LINK))), id="asymmetric links"
+        ),
+        pytest.param(lambda: pair(pcie=((X, PIX), (SYS, X))), id="asymmetric levels"),
+        pytest.param(lambda: pair(pcie=((X, X), (X, X))), id="X twice"),
+        pytest.param(lambda: pair(nics=(Nic("a", (PIX,)),)), id="NIC row"),
+        pytest.param(lambda: pair(nics=(Nic("a", (PIX, SYS)),) * 2), id="NIC twice"),
+        pytest.param(
+            lambda: pair(fabrics=(SwitchFabric(ports=((2, 1),)),)), id="fabric beyond the node"
         ),
         pytest.param(
-            lambda: AcceleratorLink(LinkKind.UNKNOWN, None),
-            "n_links is None, expected 0",
-            id="unknown with None",
-        ),
-        pytest.param(
-            lambda: AcceleratorLink(LinkKind.NVLINK, 0), "n_links is 0, expected 1..36", id="NV0"
-        ),
-        pytest.param(
-            lambda: AcceleratorLink(LinkKind.NVLINK, 37), "is 37, expected 1..36", id="NV37"
-        ),
-        pytest.param(lambda: Gpu(uuid=""), "uuid '': expected 1..63", id="empty uuid"),
-        pytest.param(lambda: Gpu(uuid="x" * 64), "expected 1..63 characters", id="long uuid"),
-        pytest.param(
-            lambda: Gpu(pci_bus_id="0000:3B:00.0"), "expected lower-case", id="upper-case bus id"
-        ),
-        pytest.param(lambda: Gpu(model=" "), "model ' ': expected a name", id="blank model"),
-        pytest.param(lambda: Gpu(memory_mib=0), "memory_mib is 0, expected at least 1", id="0 MiB"),
-        pytest.param(lambda: Gpu(numa_node=-1), "numa_node is -1, expected at least 0", id="numa"),
-        pytest.param(lambda: Gpu(link_generation=0), "link_generation is 0", id="generation 0"),
-        pytest.param(lambda: Nic(" ", (PIX,)), "NIC name ' '", id="blank NIC"),
-        pytest.param(lambda: Nic("a", (PIX, X)), "level X to GPU 1", id="NIC is a GPU"),
-        pytest.param(lambda: Nic("a", (PIX,), "3b"), "pci_bus_id '3b'", id="NIC bus id"),
-        pytest.param(lambda: Nic("a", (PIX,), None, -1), "numa_node is -1", id="NIC numa"),
-        pytest.param(
-            lambda: Nic("a", (PIX,), gbit_per_s=0), "gbit_per_s is 0, expected above 0", id="NIC 0"
-        ),
-        pytest.param(
-            lambda: Nic("a", (PIX,), gbit_per_s=200_000),
-            "gbit_per_s is 200000, expected above 0 and at most 10000",
-            id="NIC too fast",
-        ),
-        pytest.param(lambda: SwitchFabric(ports=()), "members are []", id="fabric without members"),
-        pytest.param(lambda: SwitchFabric(ports=((1, 1), (0, 1))), "ascending", id="order"),
-        pytest.param(lambda: SwitchFabric(ports=((0, 1), (0, 1))), "different GPU", id="twice"),
-        pytest.param(lambda: SwitchFabric(ports=((0, 37),)), "37 links, expected 0..36", id="37"),
-        pytest.param(
-            lambda: SwitchFabric(ports=((0, 1),), kind=LinkKind.NONE),
-            "fabric kind is none",
-            id="fabric of no kind",
-        ),
-        pytest.param(
-            lambda: Measurement(pairs=(MeasuredPair(1, 0, 1.0),)), "ascending", id="pair order"
-        ),
-        pytest.param(
-            lambda: Measurement(sets=(MeasuredSet((0,), 1.0),)), "at least 2", id="set of one"
-        ),
-        pytest.param(
-            lambda: Measurement(sets=(MeasuredSet((-1, 0), 1.0),)), "at least 2", id="GPU -1"
-        ),
-        pytest.param(
-            lambda: Measurement(pairs=(MeasuredPair(0, 1, 0.0),)), "a positive number", id="0 GB/s"
-        ),
-        pytest.param(
-            lambda: Measurement(pairs=(MeasuredPair(0, 1, float("nan")),)),
-            "a positive number",
-            id="nan GB/s",
-        ),
-        pytest.param(
-            lambda: Measurement(pairs=(MeasuredPair(0, 1, 1.0),) * 2),
-            "pair (0, 1) is given twice",
-            id="pair twice",
-        ),
-        pytest.param(
-            lambda: Measurement(sets=(MeasuredSet((0, 1), 1.0),) * 2),
-            "set (0, 1) is given twice",
-            id="set twice",
-        ),
-        pytest.param(lambda: Measurement(message_bytes=0), "message_bytes is 0", id="0 bytes"),
-        pytest.param(lambda: pair(gpus=()), "topology has 0 GPUs, expected 1..512", id="no GPU"),
-        pytest.param(lambda: pair(gpus=(Gpu(),) * 513), "has 513 GPUs", id="513 GPUs"),
-        pytest.param(
-            lambda: pair(gpus=(Gpu("a"), Gpu("a"))), "uuid 'a' is given twice", id="uuid twice"
-        ),
-        pytest.param(
-            lambda: pair(links=((NO_LINK, NV2),)), "links matrix is 1 x [2]", id="row missing"
-        ),
-        pytest.param(
-            lambda: pair(pcie=((X,), (SYS, X))), "pcie matrix is 2 x [1, 2]", id="cell missing"
-        ),
-        pytest.param(
-            lambda: pair(links=((NV2, NV2), (NV2, NO_LINK))), "links[0][0] is", id="self link"
-        ),
-        pytest.param(
-            lambda: pair(pcie=((X, SYS), (SYS, PIX))), "pcie[1][1] is", id="not on the diagonal"
-        ),
-        pytest.param(
-            lambda: pair(links=((NO_LINK, NV2), (NO_LINK, NO_LINK))),
-            "expected equal",
-            id="asymmetric links",
-        ),
-        pytest.param(
-            lambda: pair(pcie=((X, PIX), (SYS, X))), "expected equal", id="asymmetric levels"
-        ),
-        pytest.param(
-            lambda: pair(pcie=((X, X), (X, X))), "row 0 holds X off the diagonal", id="X twice"
-        ),
-        pytest.param(
-            lambda: pair(nics=(Nic("a", (PIX,)),)), "1 levels, expected one for each", id="NIC row"
-        ),
-        pytest.param(
-            lambda: pair(nics=(Nic("a", (PIX, SYS)),) * 2), "NIC 'a' is given twice", id="NIC twice"
-        ),
-        pytest.param(
-            lambda: pair(fabrics=(SwitchFabric(ports=((2, 1),)),)),
-            "GPU 2: expected 0..1",
-            id="fabric beyond the node",
-        ),
-        pytest.param(
-            lambda: pair(fabrics=(SwitchFabric(ports=((-1, 1),)),)),
-            "GPU -1: expected 0..1",
-            id="negative fabric member",
+            lambda: pair(fabrics=(SwitchFabric(ports=((-1, 1),)),)), id="negative fabric member"
         ),
         pytest.param(
             lambda: pair(fabrics=(SwitchFabric(ports=((0, 1),)), SwitchFabric(ports=((0, 1),)))),
-            "in one fabric only",
             id="GPU in two fabrics",
         ),
         pytest.param(
             lambda: pair(fabrics=(SwitchFabric(ports=((0, 3), (1, 3))),)),
-            "the lesser of the two port counts",
             id="pair beside its ports",
         ),
         pytest.param(
             lambda: pair(fabrics=(replace(UP, is_up=False),)),
-            "the lesser of the two port counts",
             id="links through a fabric that is down",
         ),
         pytest.param(
             lambda: pair(measurement=Measurement(sets=(MeasuredSet((0, 2), 1.0),))),
-            "GPU 2 is not there, expected 0..1",
             id="measured GPU",
         ),
     ],
 )
-def test_a_contradiction_is_refused(build: Callable[[], object], message: str) -> None:
+def test_a_contradiction_is_refused(
+    build: Callable[[], object], check_message: CheckMessage
+) -> None:
     """A wrong fact caught here names its place; caught later it is a wrong placement."""
     with pytest.raises(InvalidTopology) as caught:
         build()
-    assert message in str(caught.value)
+    check_message(caught.value)
 
 
 @given(topology=node_topologies(max_gpus=6))
@@ -265,10 +201,11 @@ def test_bus_ids_are_brought_to_one_form(text: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "3b:00", "zz:00.0", "0000:3b:00.0 x", "GPU-1"])
-def test_other_bus_ids_are_refused(text: str) -> None:
+def test_other_bus_ids_are_refused(text: str, check_message: CheckMessage) -> None:
     """A bus id that matches nothing would silently lose a device."""
-    with pytest.raises(InvalidTopology, match="expected"):
+    with pytest.raises(InvalidTopology) as caught:
         normalise_pci_bus_id(text)
+    check_message(caught.value)
 
 
 @given(bus_id=pci_bus_ids)

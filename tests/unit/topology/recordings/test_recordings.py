@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -26,6 +27,10 @@ from topology.model import (
 from topology.model.node_topology import MeasuredPair, MeasuredSet
 from topology.recordings import load_recording, parse_recording, recording_names
 from topology.value import topology_digest
+
+if TYPE_CHECKING:
+    from tests.messages import CheckMessage
+
 
 NAMES = recording_names()
 NV1, NV2 = AcceleratorLink(LinkKind.NVLINK, 1), AcceleratorLink(LinkKind.NVLINK, 2)
@@ -234,86 +239,57 @@ LINKS = '[links]\nkind = "nvlink"\nrest = "none"\n'
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    "text",
     [
-        pytest.param("= 3", "is no TOML", id="broken TOML"),
-        pytest.param("a = " + "9" * 5000, "is no TOML", id="huge integer"),
-        pytest.param("a = " + "[" * 50_000, "is no TOML", id="deep nesting"),
-        pytest.param("#" * 300_000, "300000 characters, expected at most 262144", id="too long"),
-        pytest.param("", "the text has no count", id="empty"),
-        pytest.param(SMALL.replace("3", "0"), "count is 0, expected 1..512", id="no GPU"),
-        pytest.param(SMALL.replace("3", "true"), "count is True, expected an integer", id="bool"),
-        pytest.param(SMALL.replace('"small"', "7"), "name is 7, expected a string", id="name type"),
-        pytest.param(SMALL.replace('"small"', '" "'), "expected a text that is", id="blank name"),
-        pytest.param(SMALL.replace("title", "titel"), "has 'titel', expected one of", id="typo"),
-        pytest.param(
-            SMALL.replace('["one", "two"]', "[]"), "expected at least one source", id="no source"
-        ),
-        pytest.param(SMALL + "numa = [0]", "numa is [0], expected an array of 3", id="numa length"),
-        pytest.param(SMALL + 'cpu = "z80"', "cpu is 'z80', expected one of", id="cpu"),
-        pytest.param(SMALL + LINKS + 'pair = ["0-1:2"]', "links has 'pair'", id="links typo"),
-        pytest.param(SMALL + LINKS + 'pairs = ["0:2"]', 'such as "0-3:2"', id="one GPU"),
-        pytest.param(SMALL + LINKS + 'pairs = ["1-0:2"]', "different GPUs of 0..2", id="order"),
-        pytest.param(SMALL + LINKS + 'pairs = ["0-3:2"]', "different GPUs of 0..2", id="GPU 3"),
-        pytest.param(SMALL + LINKS + 'pairs = ["0-1:0"]', "a count of 1..36", id="no links"),
-        pytest.param(SMALL + LINKS + 'pairs = ["0-1:1.5"]', "a count of 1..36", id="half a link"),
-        pytest.param(
-            SMALL + LINKS + 'pairs = ["0-1:1", "0-1:2"]',
-            "links.pairs[1] is '0-1:2', expected each pair once",
-            id="pair twice",
-        ),
+        pytest.param("= 3", id="broken TOML"),
+        pytest.param("a = " + "9" * 5000, id="huge integer"),
+        pytest.param("a = " + "[" * 50_000, id="deep nesting"),
+        pytest.param("#" * 300_000, id="too long"),
+        pytest.param("", id="empty"),
+        pytest.param(SMALL.replace("3", "0"), id="no GPU"),
+        pytest.param(SMALL.replace("3", "true"), id="bool"),
+        pytest.param(SMALL.replace('"small"', "7"), id="name type"),
+        pytest.param(SMALL.replace('"small"', '" "'), id="blank name"),
+        pytest.param(SMALL.replace("title", "titel"), id="typo"),
+        pytest.param(SMALL.replace('["one", "two"]', "[]"), id="no source"),
+        pytest.param(SMALL + "numa = [0]", id="numa length"),
+        pytest.param(SMALL + 'cpu = "z80"', id="cpu"),
+        pytest.param(SMALL + LINKS + 'pair = ["0-1:2"]', id="links typo"),
+        pytest.param(SMALL + LINKS + 'pairs = ["0:2"]', id="one GPU"),
+        pytest.param(SMALL + LINKS + 'pairs = ["1-0:2"]', id="order"),
+        pytest.param(SMALL + LINKS + 'pairs = ["0-3:2"]', id="GPU 3"),
+        pytest.param(SMALL + LINKS + 'pairs = ["0-1:0"]', id="no links"),
+        pytest.param(SMALL + LINKS + 'pairs = ["0-1:1.5"]', id="half a link"),
+        pytest.param(SMALL + LINKS + 'pairs = ["0-1:1", "0-1:2"]', id="pair twice"),
         pytest.param(
             SMALL + LINKS + 'pairs = ["0-1:1"]\n[[fabrics]]\nkind = "nvlink"\nports = 2',
-            "GPUs 0 and 1 are joined already",
             id="pair of a fabric",
         ),
-        pytest.param(
-            SMALL + '[links]\nrest = "none"\npairs = ["0-1:1"]', "links has no kind", id="no kind"
-        ),
-        pytest.param(SMALL + '[links]\nkind = "nvlink"', "links has no rest", id="no rest"),
-        pytest.param(
-            SMALL + '[links]\nrest = "some"', "expected one of: none, unknown", id="rest of links"
-        ),
-        pytest.param(
-            SMALL + '[links]\nrest = ["none"]',
-            "rest is ['none'], expected a string",
-            id="rest type",
-        ),
-        pytest.param(
-            SMALL + "[[fabrics]]\nports = [1]", "expected an array of 3", id="ports length"
-        ),
-        pytest.param(SMALL + "[pcie]\nPIX = [[0, 1]]", "pcie has no rest", id="no pcie rest"),
-        pytest.param(SMALL + '[pcie]\nrest = "NEAR"', "one of: PIX, PXB", id="unknown level"),
-        pytest.param(SMALL + "[pcie]\nrest = []", "rest is [], expected a string", id="level type"),
-        pytest.param(
-            SMALL + '[pcie]\nPIX = [[0, 3]]\nrest = "SYS"',
-            "pcie.PIX[0] is [0, 3], expected different GPUs of 0..2",
-            id="group with GPU 3",
-        ),
-        pytest.param(
-            SMALL + '[pcie]\nPIX = [[]]\nrest = "SYS"', "expected different GPUs", id="empty group"
-        ),
-        pytest.param(
-            SMALL + '[[nics]]\nname = "a"\nPIX = [0]', "nics[0] has no rest", id="NIC without rest"
-        ),
-        pytest.param(SMALL + '[[nics]]\nrest = "SYS"', "nics[0] has no name", id="NIC no name"),
-        pytest.param(
-            SMALL + '[measured]\npairs = ["0-1"]', "expected GB/s behind the colon", id="no GB/s"
-        ),
-        pytest.param(
-            SMALL + '[measured]\npairs = ["0-1:0"]', "expected a positive number", id="0 GB/s"
-        ),
-        pytest.param(SMALL + "[measured]\nsize = 1", "measured has 'size'", id="measured typo"),
-        pytest.param(SMALL + 'model = " "', "GPU model ' ': expected a name", id="blank model"),
-        pytest.param(SMALL + "numa = 2026-01-31", "expected an array", id="date as value"),
+        pytest.param(SMALL + '[links]\nrest = "none"\npairs = ["0-1:1"]', id="no kind"),
+        pytest.param(SMALL + '[links]\nkind = "nvlink"', id="no rest"),
+        pytest.param(SMALL + '[links]\nrest = "some"', id="rest of links"),
+        pytest.param(SMALL + '[links]\nrest = ["none"]', id="rest type"),
+        pytest.param(SMALL + "[[fabrics]]\nports = [1]", id="ports length"),
+        pytest.param(SMALL + "[pcie]\nPIX = [[0, 1]]", id="no pcie rest"),
+        pytest.param(SMALL + '[pcie]\nrest = "NEAR"', id="unknown level"),
+        pytest.param(SMALL + "[pcie]\nrest = []", id="level type"),
+        pytest.param(SMALL + '[pcie]\nPIX = [[0, 3]]\nrest = "SYS"', id="group with GPU 3"),
+        pytest.param(SMALL + '[pcie]\nPIX = [[]]\nrest = "SYS"', id="empty group"),
+        pytest.param(SMALL + '[[nics]]\nname = "a"\nPIX = [0]', id="NIC without rest"),
+        pytest.param(SMALL + '[[nics]]\nrest = "SYS"', id="NIC no name"),
+        pytest.param(SMALL + '[measured]\npairs = ["0-1"]', id="no GB/s"),
+        pytest.param(SMALL + '[measured]\npairs = ["0-1:0"]', id="0 GB/s"),
+        pytest.param(SMALL + "[measured]\nsize = 1", id="measured typo"),
+        pytest.param(SMALL + 'model = " "', id="blank model"),
+        pytest.param(SMALL + "numa = 2026-01-31", id="date as value"),
     ],
 )
-def test_a_recording_with_an_error_is_refused(text: str, message: str) -> None:
+def test_a_recording_with_an_error_is_refused(text: str, check_message: CheckMessage) -> None:
     """A typing error in a recording must not become a wrong machine."""
     with pytest.raises(ImportFormatError) as caught:
         parse_recording(text)
     assert str(caught.value).startswith("recording: ")
-    assert message in str(caught.value)
+    check_message(caught.value)
     assert len(str(caught.value)) < 400
 
 

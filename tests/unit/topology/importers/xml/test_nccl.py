@@ -285,60 +285,46 @@ def test_software_interfaces_are_left_out():
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    "text",
     [
-        pytest.param("<graphs/>", "NCCL graph file", id="graph file"),
-        pytest.param("<html/>", "root element is 'html', expected 'system'", id="another document"),
-        pytest.param("<system>", "not well-formed XML", id="cut off"),
-        pytest.param("<system/>", "holds no GPU", id="empty"),
+        pytest.param("<graphs/>", id="graph file"),
+        pytest.param("<html/>", id="another document"),
+        pytest.param("<system>", id="cut off"),
+        pytest.param("<system/>", id="empty"),
         pytest.param(
             system(cpu(switch("0000:00:16.0"), "<pci busid='0000:00:17.0'/>")),
-            "holds no GPU",
             id="PCI devices without a class",
         ),
         pytest.param(
             system(cpu(attributes='host_hash="0x1"'), cpu(attributes='host_hash="0x2"')),
-            "holds 2 hosts",
             id="several hosts",
         ),
         pytest.param(
-            system(cpu(gpu("0000:01:00.0", 0), gpu("0000:01:00.0", 1))),
-            "two GPUs have the bus id 0000:01:00.0",
-            id="one address twice",
+            system(cpu(gpu("0000:01:00.0", 0), gpu("0000:01:00.0", 1))), id="one address twice"
         ),
-        pytest.param(system(cpu(gpu("01:00", 0))), "busid of <pci>", id="broken address"),
+        pytest.param(system(cpu(gpu("01:00", 0))), id="broken address"),
+        pytest.param(system(cpu(gpu("0000:01:00.0", "x"))), id="dev is no number"),
+        pytest.param(system(cpu(gpu("0000:01:00.0", 0, inside=nvlink("a", "")))), id="no count"),
         pytest.param(
-            system(cpu(gpu("0000:01:00.0", "x"))), "dev of <gpu> is 'x'", id="dev is no number"
-        ),
-        pytest.param(
-            system(cpu(gpu("0000:01:00.0", 0, inside=nvlink("a", "")))), "count of", id="no count"
+            system(cpu(gpu("0000:01:00.0", 0, inside=nvlink("a", 99)))), id="too many links"
         ),
         pytest.param(
-            system(cpu(gpu("0000:01:00.0", 0, inside=nvlink("a", 99)))),
-            "count of <nvlink> is 99",
-            id="too many links",
+            system(cpu(gpu("0000:01:00.0", 0, inside=nvlink("a", 30) * 2))), id="too many ports"
         ),
         pytest.param(
-            system(cpu(gpu("0000:01:00.0", 0, inside=nvlink("a", 30) * 2))),
-            "contradicts itself: fabric port of GPU 0: 60 links",
-            id="too many ports",
-        ),
-        pytest.param(
-            system(cpu(*(gpu(f"{i:04x}:01:00.0") for i in range(MAX_GPUS + 1)))),
-            f"holds {MAX_GPUS + 1} GPUs",
-            id="too many GPUs",
+            system(cpu(*(gpu(f"{i:04x}:01:00.0") for i in range(MAX_GPUS + 1)))), id="too many GPUs"
         ),
         pytest.param(
             system(cpu(gpu("0000:01:00.0"), nic("0000:02:00.0", *"x" * (MAX_NICS + 1)))),
-            f"holds {MAX_NICS + 1} NICs",
             id="too many NICs",
         ),
     ],
 )
-def test_refused(text, message):
+def test_refused(text, check_message):
     """Each message says what is wrong."""
-    with pytest.raises(ImportFormatError, match=message):
+    with pytest.raises(ImportFormatError) as caught:
         import_nccl_xml(text)
+    check_message(caught.value)
 
 
 @settings(max_examples=up_to(150), deadline=2000)

@@ -13,26 +13,26 @@ BOMB = """<?xml version="1.0"?>
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    "text",
     [
-        pytest.param("", "not well-formed XML", id="nothing"),
-        pytest.param("<t><u></t>", "not well-formed XML", id="wrong nesting"),
-        pytest.param("<t>", "not well-formed XML", id="cut off"),
-        pytest.param("<t>&x;</t>", "not well-formed XML", id="unknown entity"),
-        pytest.param("<t a='\ud800'/>", "not well-formed XML", id="a lone surrogate"),
-        pytest.param(BOMB, "declares the entity 'a'", id="entity bomb"),
+        pytest.param("", id="nothing"),
+        pytest.param("<t><u></t>", id="wrong nesting"),
+        pytest.param("<t>", id="cut off"),
+        pytest.param("<t>&x;</t>", id="unknown entity"),
+        pytest.param("<t a='\ud800'/>", id="a lone surrogate"),
+        pytest.param(BOMB, id="entity bomb"),
         pytest.param(
             '<!DOCTYPE t [<!ENTITY e SYSTEM "file:///etc/hostname">]><t>&e;</t>',
-            "declares the entity 'e'",
             id="external entity",
         ),
-        pytest.param("<t>" * (MAX_DEPTH + 1), f"{MAX_DEPTH + 1} deep", id="too deep"),
+        pytest.param("<t>" * (MAX_DEPTH + 1), id="too deep"),
     ],
 )
-def test_refused(text, message):
+def test_refused(text, check_message):
     """Only the documented error comes out, and it names the document."""
-    with pytest.raises(ImportFormatError, match=message) as caught:
+    with pytest.raises(ImportFormatError) as caught:
         parse_xml(text, "sample")
+    check_message(caught.value)
     assert str(caught.value).startswith("sample")
 
 
