@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
-    from extender.http.asgi import VerbRequest
 
 __all__ = ["create_trivial"]
 
@@ -32,8 +31,8 @@ BODY_LIMIT_BYTES = 16 * 1024 * 1024
 _KEEP_ALIVE_S = 120
 
 
-def _filter(call: VerbRequest) -> VerbResponse:
-    args = json.loads(call.body or b"")
+def _filter(body: bytes | None) -> VerbResponse:
+    args = json.loads(body or b"")
     result = {
         "Nodes": None,
         "NodeNames": args["NodeNames"],
@@ -44,8 +43,8 @@ def _filter(call: VerbRequest) -> VerbResponse:
     return VerbResponse(200, json.dumps(result).encode())
 
 
-def _prioritize(call: VerbRequest) -> VerbResponse:
-    args = json.loads(call.body or b"")
+def _prioritize(body: bytes | None) -> VerbResponse:
+    args = json.loads(body or b"")
     scores = [{"Host": name, "Score": 0} for name in args["NodeNames"]]
     return VerbResponse(200, json.dumps(scores).encode())
 

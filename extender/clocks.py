@@ -13,13 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["SteadyClock", "boot_time"]
-
-
-def boot_time() -> float:
-    """Seconds since boot, suspend included where the system supports it."""
-    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-    return time.clock_gettime(clock)
+__all__ = ["SteadyClock"]
 
 
 class SteadyClock:

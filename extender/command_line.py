@@ -16,7 +16,6 @@ import logging
 import os
 import sys
 import time
-from argparse import SUPPRESS, Namespace
 from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -41,6 +40,7 @@ from topology.cli.program import Parser, add_command, fail, program_parser
 from topology.errors import file_fault, quote
 
 if TYPE_CHECKING:
+    from argparse import Namespace
     from collections.abc import Mapping, Sequence
 
     from kube.log import Logger
@@ -52,9 +52,7 @@ _EXIT_CODES = """\
 0 done; 1 a replay differed, the pod fits nowhere, or the extender failed; 2 bad settings,
 files or arguments."""
 _EXPLAIN = """\
-Without --url the pod is a file, and the cluster an embedded one that is empty. An https URL
-needs --ca, --cert and --key, or the settings tls_cert, tls_key and tls_client_ca, as they are in
-the extender's own pod.
+Without --url the pod is a file, and the cluster an embedded one that is empty.
 
 Exit codes: 0 the pod fits on some node, or has one; 1 it fits on none; 2 bad settings, files or
 arguments, or a pod that requests no GPU of the extender's."""
@@ -84,14 +82,9 @@ def _parser() -> Parser:
     about = "show how a pod would be placed, as JSON"
     explain = add_command(commands, "explain", about, more=_EXPLAIN)
     explain.add_argument("pod", metavar="POD", help=_POD)
-    explain.add_argument("--url", help="Address of a running extender.")
-    for flag, name, about in (
-        ("--ca", "tls_client_ca", "For https: CA of its certificate."),
-        ("--cert", "tls_cert", "For https: your certificate, PEM."),
-        ("--key", "tls_key", "For https: its private key, PEM."),
-        ("--name", "peer_name", "For https: name in its certificate."),
-    ):
-        explain.add_argument(flag, dest=name, default=SUPPRESS, metavar="VALUE", help=about)
+    explain.add_argument(
+        "--url", help="Read API of a running extender, as http://127.0.0.1:8890 in its own pod."
+    )
     add_options(explain, ExtenderSettings, only={"cluster"})
     explain.set_defaults(run=_explain)
     add_completion_command(commands, parser, {"pod": [FILE]})
@@ -123,7 +116,7 @@ def _explain(given: Namespace) -> None:
         answer = _explain_file(Path(given.pod), settings)
     else:
         what, resources = given.pod, "a resource of the extender's setting `resources`"
-        answer = _fetch(given.url, given.pod, settings)
+        answer = _fetch(given)
     if answer.get("request") is None:
         fail(f"{what}: no container requests {resources}: Coterie does not place this pod", 2)
     try:
@@ -159,20 +152,14 @@ def _explain_file(file: Path, settings: ExtenderSettings) -> dict[str, Any]:
     return explanation
 
 
-def _fetch(url: str, pod: str, settings: ExtenderSettings) -> dict[str, Any]:
-    namespace, slash, name = pod.partition("/")
+def _fetch(given: Namespace) -> dict[str, Any]:
+    namespace, slash, name = given.pod.partition("/")
     if not (namespace and slash and name):
-        fail(f"POD is {quote(pod)}, expected NAMESPACE/NAME with --url (a file needs no --url)", 2)
+        expected = "expected NAMESPACE/NAME with --url (a file needs no --url)"
+        fail(f"POD is {quote(given.pod)}, {expected}", 2)
     try:
-        certificates = wiring.make_certificates(settings)
-        tls = None if certificates is None else certificates.client
-        return get_json(
-            url,
-            f"/explain/{url_quote(namespace)}/{url_quote(name)}",
-            tls=tls,
-            name=settings.peer_name,
-        )
-    except (ExtenderError, SettingsError) as error:
+        return get_json(given.url, f"/api/v1/explain/{url_quote(namespace)}/{url_quote(name)}")
+    except ExtenderError as error:
         fail(str(error), 2)
 
 

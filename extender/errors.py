@@ -8,7 +8,7 @@ never exceptions. HTTP codes are not known here (`extender.http.routes`).
     ├── MalformedPod      a pod that the API server would not have accepted (counts)
     ├── UserError         a pod with an invalid GPU request
     ├── ClusterSpecError  a description of the embedded cluster that cannot be built
-    ├── PeerError         another replica that cannot be reached
+    ├── CallError         a running extender that cannot be reached
     ├── QueryError        a query of the read API that cannot be answered as it is
     └── DecisionLogError  a decision log that cannot be read
 """
@@ -16,11 +16,11 @@ never exceptions. HTTP codes are not known here (`extender.http.routes`).
 from __future__ import annotations
 
 __all__ = [
+    "CallError",
     "ClusterSpecError",
     "DecisionLogError",
     "ExtenderError",
     "MalformedPod",
-    "PeerError",
     "QueryError",
     "UserError",
     "WireError",
@@ -51,8 +51,8 @@ class QueryError(ExtenderError):
     """A query of the read API that cannot be answered as it is."""
 
 
-class PeerError(ExtenderError):
-    """Another replica cannot be reached, or answered unexpectedly."""
+class CallError(ExtenderError):
+    """A running extender cannot be reached, or answered unexpectedly."""
 
 
 class DecisionLogError(ExtenderError):

@@ -15,9 +15,6 @@ __all__ = [
     "EFFECTIVE_SETTINGS",
     "EVENT_FAILED",
     "FATAL",
-    "LEASE_ACQUIRED",
-    "LEASE_ERROR",
-    "LEASE_LOST",
     "LISTENING",
     "OBJECT_UNREADABLE",
     "READY",
@@ -45,8 +42,5 @@ REQUEUED = "requeued"
 REQUEUE_FAILED = "requeue_failed"
 EVENT_FAILED = "event_failed"
 ANNOTATION_FAILED = "annotation_failed"
-LEASE_ACQUIRED = "lease_acquired"
-LEASE_LOST = "lease_lost"
-LEASE_ERROR = "lease_error"
 CERTIFICATES_CHANGED = "certificates_changed"
 CERTIFICATES_UNUSABLE = "certificates_unusable"

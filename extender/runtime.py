@@ -1,16 +1,14 @@
 """Wires a live extender together, and runs what works beside its servers.
 
 Everything runs on one event loop and nothing is started before `run`: the watches first, then
-probes, requeues, Events and, where there are replicas, the Lease. At the end binds in flight are
-finished before the Lease is given up and the connections are closed.
+probes, requeues and Events. At the end binds in flight are finished before the connections are
+closed.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
 import random
-import secrets
 import socket
 import time
 from datetime import UTC, datetime
@@ -18,8 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from extender import logkeys
-from extender.clocks import SteadyClock, boot_time
-from extender.engine import events
+from extender.clocks import SteadyClock
 from extender.execution import (
     BindDependencies,
     BindExecutor,
@@ -28,7 +25,6 @@ from extender.execution import (
     Requeuer,
     rate_deferred,
 )
-from extender.ha import Election, LeaderRouter, Peer, Peers, Replicas, ReplicaTools, identity_of
 from extender.http.server import freeze
 from extender.observe import (
     EffectCounts,
@@ -62,15 +58,14 @@ from kube.client import ApiServer
 from kube.watch import Backoff
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
-    from ssl import SSLContext
 
     from extender.config import ExtenderSettings
     from extender.engine import Gateway
     from extender.engine.events import StateEvent
     from extender.observe import Note
-    from extender.protocol import Answer, GroupOwner
+    from extender.protocol import Answer, GroupOwner, TimedAnswer
     from extender.state import Effect
     from kube.client import Transport
     from kube.log import Logger
@@ -83,7 +78,7 @@ STALE = "state is not fresh: the API server was not heard within staleness_bound
 
 
 class LiveExtender:
-    """A live extender. `client_tls` gives the context for calls to other replicas."""
+    """A live extender."""
 
     def __init__(
         self,
@@ -92,7 +87,6 @@ class LiveExtender:
         transport: Transport,
         *,
         log: Logger,
-        client_tls: Callable[[], SSLContext] | None = None,
     ) -> None:
         self._settings = settings
         self._gateway = gateway
@@ -174,7 +168,6 @@ class LiveExtender:
                 n_ended=lambda node: gateway.cluster.pods.n_ended[node],
                 is_member=gateway.engine.groups.has_member,
                 is_held=gateway.engine.groups.releases.is_held,
-                term_left_s=lambda: self._peers.replicas.bind_left_s if self._peers else math.inf,
                 clock=self.clock,
                 timer=time.monotonic,
                 backoff=_quick_backoff,
@@ -182,7 +175,7 @@ class LiveExtender:
             total_s=total_s,
         )
         self.end_holds = self._binds.end_holds
-        preemptions = PreemptExecutor(
+        self._preemptions = PreemptExecutor(
             PreemptDependencies(
                 handle=gateway.handle,
                 api=self._api,
@@ -192,16 +185,6 @@ class LiveExtender:
                 backoff=_quick_backoff,
             ),
             total_s=total_s,
-        )
-        self._peers = self._make_peers(client_tls)
-        self.verbs = LeaderRouter(
-            gateway.engine,
-            self._api,
-            bind=self._binds,
-            preempt=preemptions,
-            total_s=total_s,
-            timer=time.monotonic,
-            peers=self._peers,
         )
 
     @property
@@ -233,7 +216,6 @@ class LiveExtender:
             effects=self._effects,
             timer=time.monotonic,
             unix_time=time.time,
-            replicas=None if self._peers is None else self._peers.replicas,
             certificates=self._certificates,
             groups=self._group_metrics,
         )
@@ -245,6 +227,19 @@ class LiveExtender:
         }
         return {name: path for name, path in files.items() if path is not None}
 
+    async def bind(self, body: bytes) -> TimedAnswer:
+        """Answer a bind call."""
+        return await self._binds.bind(body)
+
+    async def preempt(self, body: bytes) -> TimedAnswer:
+        """Answer a preempt call."""
+        return await self._preemptions.preempt(body)
+
+    async def read_pod(self, namespace: str, name: str) -> bytes | None:
+        """The JSON of a pod; None where it is not there. Raises `KubeError`."""
+        pod = await self._api.get_pod(namespace, name)
+        return None if pod is None else pod.body
+
     def on_answer(self, answer: Answer, plan_text: str | None) -> None:
         """Report an answer to users, where that is worth an Event."""
         published_plan = plan_text if self._settings.events == "all" else None
@@ -253,8 +248,6 @@ class LiveExtender:
 
     async def run(self) -> None:
         """Run what stands beside the servers, until cancelled."""
-        if self._peers is not None:
-            self._gateway.handle(events.HolderSet(is_holder=False))
         async with asyncio.TaskGroup() as tasks:
             pending = PendingPods(self._see_pending, self._changed, self.clock, self._watch_log)
             beside = self._reflectors.of_pending(pending)
@@ -266,15 +259,10 @@ class LiveExtender:
             tasks.create_task(rate_deferred(self._gateway))
             tasks.create_task(self._reporter.run())
             tasks.create_task(self._freeze_when_synced())
-            if self._peers is not None:
-                tasks.create_task(self._peers.replicas.run())
 
     async def close(self) -> None:
-        """Finish the binds in flight, give up the Lease, close the connections."""
+        """Finish the binds in flight, close the connections."""
         await self._binds.drain()
-        if self._peers is not None:
-            await self._peers.replicas.release()
-            await self._peers.peer.close()
         await self._transport.close()
 
     def _see_pending(self, event: StateEvent) -> None:
@@ -292,13 +280,8 @@ class LiveExtender:
     def _changed(self) -> None:
         self._feed.changed()
 
-    async def _catch_up(self) -> None:
-        """Have all that was written before now, also of pods whose plan does not show it."""
-        await self._watches.pods.relist()
-        await self._feed.all_read()
-
     def _on_effect(self, effect: Effect) -> None:
-        """Something did not go as planned. With replicas the holder alone reports it."""
+        """Something did not go as planned."""
         self._effects.add(effect)
         notes = tuple(notes_of_effect(effect))
         for note in notes:
@@ -318,35 +301,12 @@ class LiveExtender:
         self._report(notes_of_no_group(pod, why))
 
     def _report(self, notes: Iterable[Note]) -> None:
-        """Write Events, of several replicas on the one that holds the Lease."""
-        if self._peers is None or self._peers.replicas.may_bind:
-            for note in notes:
-                self._reporter.record(note)
+        for note in notes:
+            self._reporter.record(note)
 
     async def _freeze_when_synced(self) -> None:
         await self._feed.synced.wait()
         freeze()
-
-    def _make_peers(self, client_tls: Callable[[], SSLContext] | None) -> Peers | None:
-        settings = self._settings
-        if settings.lease is None or settings.replica_url is None:
-            return None
-        namespace, _, name = settings.lease.partition("/")
-        duration_s = settings.lease_duration_s
-        tools = ReplicaTools(
-            api=self._api,
-            catch_up=self._catch_up,
-            timer=boot_time,
-            wall=_now,
-            draw=random.random,
-            log=self._log,
-            on_holder=lambda is_holder: self._gateway.handle(events.HolderSet(is_holder)),
-        )
-        url = settings.replica_url
-        identity = identity_of(url, secrets.token_hex(4))
-        election = Election(namespace, name, identity=identity, duration_s=duration_s)
-        replicas = Replicas(election, tools, duration_s=duration_s)
-        return Peers(replicas, Peer(url, tls=client_tls, name=settings.peer_name))
 
 
 def _now() -> datetime:

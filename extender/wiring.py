@@ -10,7 +10,6 @@ import asyncio
 import time
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from extender import logkeys
 from extender.clocks import SteadyClock
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from extender.errors import DecisionLogError
     from kube.log import Logger
 
-__all__ = ["Sockets", "make_certificates", "open_sockets", "serve"]
+__all__ = ["Sockets", "open_sockets", "serve"]
 
 USER_AGENT = "coterie-extender"
 _WITH_ANSWERS = frozenset({"debug", "info"})
@@ -82,7 +81,7 @@ async def serve(
     settings: ExtenderSettings, sockets: Sockets, file: IO[str] | None, log: Logger
 ) -> None:
     """Serve until SIGTERM. Raises `ExtenderError` for settings that cannot be had."""
-    certificates = make_certificates(settings)
+    certificates = _certificates(settings)
     if settings.cluster is None:
         await _serve_live(settings, sockets, file, certificates, log)
     else:
@@ -144,13 +143,7 @@ async def _serve_live(
     engine = Engine(cluster, rules)
     limit = RatingLimit(settings.rating_budget_s, time.thread_time)
     gateway = Gateway(engine, record=_recorder(file, None, engine, log), limit=limit)
-    live = LiveExtender(
-        settings,
-        gateway,
-        transport,
-        log=log,
-        client_tls=None if certificates is None else lambda: certificates.client,
-    )
+    live = LiveExtender(settings, gateway, transport, log=log)
     metrics = ExtenderMetrics(engine)
     metrics.add_source(live.metrics.collect)
     read_api = ReadApi(
@@ -169,7 +162,7 @@ async def _serve_live(
         is_ready=lambda: live.is_ready,
         is_healthy=lambda: live.is_healthy,
         unready_because=lambda: live.unready_because,
-        verbs=live.verbs,
+        verbs=live,
         on_answer=live.on_answer,
         logs_answers=settings.log_level in _WITH_ANSWERS,
         read_api=read_api,
@@ -240,16 +233,12 @@ async def _connect(settings: ExtenderSettings) -> Transport:
         raise SettingsError(msg) from error
 
 
-def make_certificates(settings: ExtenderSettings) -> Certificates | None:
+def _certificates(settings: ExtenderSettings) -> Certificates | None:
     """The certificates that the settings name, if any. Raises `SettingsError`."""
-    files = settings.tls_cert, settings.tls_key, settings.tls_client_ca
-    cert, key, client_ca = files
+    cert, key, client_ca = settings.tls_cert, settings.tls_key, settings.tls_client_ca
     if cert is None or key is None or client_ca is None:
         return None
-    peer_name = settings.peer_name
-    if settings.replica_url is not None and peer_name is None:
-        peer_name = urlsplit(settings.replica_url).hostname
-    return Certificates(TlsFiles(cert, key, client_ca), peer_name=peer_name)
+    return Certificates(TlsFiles(cert, key, client_ca))
 
 
 def _recorder(

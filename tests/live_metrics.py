@@ -24,10 +24,7 @@ def idle_metrics() -> LiveMetrics:
         n_skipped=0,
         n_written=0,
         n_dropped=0,
-        n_taken=0,
         n_faults=0,
-        may_bind=False,
-        is_holder=True,
         n_held=0,
         n_replans=0,
         reservations=(),
@@ -42,4 +39,4 @@ def idle_metrics() -> LiveMetrics:
         return 0.0
 
     groups = GroupMetrics(idle)
-    return LiveMetrics(idle, idle, idle, idle, idle, idle, idle, clock, clock, idle, dict, groups)
+    return LiveMetrics(idle, idle, idle, idle, idle, idle, idle, clock, clock, dict, groups)

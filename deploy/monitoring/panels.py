@@ -94,7 +94,6 @@ _CLUSTER = Board(
             "Now",
             stats=(
                 Stat("Extenders ready", "sum(coterie_extender_ready)"),
-                Stat("Replicas that bind", "sum(coterie_extender_may_bind)"),
                 Stat("GPUs", "sum(max by (state) (coterie_extender_devices))"),
                 Stat("Free", "coterie:free_devices:ratio", "percentunit"),
                 Stat("Pods waiting", f"sum(max by (reason) ({_UNSCHEDULABLE}))"),
@@ -152,7 +151,7 @@ _CLUSTER = Board(
                 ),
                 Graph(
                     "Binds",
-                    _rate("outcome", f'{_ANSWERS}{{verb="bind", outcome!="forwarded"}}'),
+                    _rate("outcome", f'{_ANSWERS}{{verb="bind"}}'),
                     "{{outcome}}",
                     "ops",
                     more=(("sum(rate(coterie_extender_replans_total[5m]))", "planned again"),),

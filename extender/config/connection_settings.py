@@ -1,15 +1,14 @@
-"""Where the extender reads from, where it listens, and how other replicas reach it.
+"""Where the extender reads from, and where it listens.
 
 A part of `extender.config.settings.ExtenderSettings`: no decision depends on these.
 """
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from extender.embedded import parse_cluster, read_cluster
 from extender.errors import ClusterSpecError
@@ -21,13 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["ConnectionSettings"]
 
 _FILE_SUFFIXES = (".yaml", ".yml", ".toml")
-_BARE_IPV6 = re.compile(r"(https?)://((?:[0-9A-Fa-f]*:){2,}[0-9A-Fa-f.]*):([0-9]{1,5})")
-
-
-def _bracketed(url: str | None) -> str | None:
-    """An IPv6 address as a URL has it (RFC 3986, section 3.2.2)."""
-    found = None if url is None else _BARE_IPV6.fullmatch(url)
-    return url if found is None else "{}://[{}]:{}".format(*found.groups())
 
 
 class ConnectionSettings(ProgramSettings):
@@ -89,16 +81,13 @@ class ConnectionSettings(ProgramSettings):
         Field(
             description="Server certificate, PEM, with its chain. With `tls_key` and "
             "`tls_client_ca` the extender speaks TLS 1.2 or later only, to clients with a "
-            "certificate only. With `lease` it is shown to other replicas too, so that it must be "
-            "for both server and client. The three files are read again when they change."
+            "certificate only. The three files are read again when they change."
         ),
     ] = None
     tls_key: Annotated[Path | None, Field(description="Private key of `tls_cert`, PEM.")] = None
     tls_client_ca: Annotated[
         Path | None,
-        Field(
-            description="Certificate authority of the permitted clients: the scheduler, and peers."
-        ),
+        Field(description="Certificate authority of the permitted clients: the scheduler."),
     ] = None
     health_port: Annotated[
         int | None,
@@ -147,47 +136,6 @@ class ConnectionSettings(ProgramSettings):
             "reads through a forwarded port by a name that it resolves to the loopback."
         ),
     ] = ()
-    lease: Annotated[
-        str | None,
-        Field(
-            pattern=r"^[a-z0-9-]{1,63}/[a-z0-9.-]{1,253}$",
-            description="`namespace/name` of the Lease by which replicas elect the one that "
-            "binds. Without it this is the only replica.",
-        ),
-    ] = None
-    lease_duration_s: Annotated[
-        int,
-        Field(
-            ge=2,
-            le=300,
-            description="Seconds, 2 to 300, after which a Lease that was not renewed may be taken "
-            "over; its holder stops binding at 2/3 of that. 15 as in Kubernetes' own components.",
-        ),
-    ] = 15
-    replica_url: Annotated[
-        str | None,
-        Field(
-            pattern=r"^https?://[^\s/#]{1,253}$",
-            description="Where the other replicas reach this one, such as "
-            "`https://10.0.0.7:8888`; needed with `lease`, and different for each replica. An "
-            "IPv6 address may come without brackets, as `https://$(POD_IP):8888` gives it.",
-        ),
-        AfterValidator(_bracketed),
-    ] = None
-    peer_name: Annotated[
-        str | None,
-        Field(
-            min_length=1,
-            description="Name that the certificates of the other replicas are checked for. By "
-            "default the host of their `replica_url`; with pod addresses, which no certificate "
-            "holds, the name of the Service.",
-        ),
-    ] = None
-
-    @property
-    def has_tls(self) -> bool:
-        """Whether callers need a certificate."""
-        return self.tls_cert is not None
 
     def cluster_spec(self) -> ClusterSpec:
         """The description of the embedded cluster. Raises `ClusterSpecError`."""

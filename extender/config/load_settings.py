@@ -44,14 +44,11 @@ def _check_together(settings: ExtenderSettings) -> None:
     s = settings
     tls = (s.tls_cert, s.tls_key, s.tls_client_ca)
     is_partly_tls = None in tls and any(tls)
-    live_only = ("kubeconfig", "lease", "replica_url", "peer_name")
-    beside_cluster = [name for name in live_only if s.cluster and getattr(s, name) is not None]
-    scheme = "https" if s.has_tls else "http"
     for is_wrong, msg in (
         (is_partly_tls, "settings tls_cert, tls_key, tls_client_ca: expected all three or none"),
         (
-            beside_cluster,
-            f"setting {', '.join(beside_cluster)} is for a live extender, expected no `cluster`",
+            s.cluster is not None and s.kubeconfig is not None,
+            "setting kubeconfig is for a live extender, expected no `cluster`",
         ),
         (
             s.health_port == s.listen_port != _FREE_PORT,
@@ -60,14 +57,6 @@ def _check_together(settings: ExtenderSettings) -> None:
         (
             s.read_port not in {None, _FREE_PORT} and s.read_port in {s.listen_port, s.health_port},
             f"setting read_port is {s.read_port}, expected another than listen_port, health_port",
-        ),
-        (
-            (s.lease is None) != (s.replica_url is None),
-            "settings lease, replica_url: expected both or none",
-        ),
-        (
-            s.replica_url is not None and not s.replica_url.startswith(f"{scheme}://"),
-            f"setting replica_url is {s.replica_url}, expected {scheme}:// (as the server speaks)",
         ),
         (
             s.cluster is None and s.assume_s <= _ASSUME_BINDS * s.http_timeout_s,

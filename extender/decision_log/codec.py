@@ -193,7 +193,6 @@ _FORMS: Mapping[type[events.Event], _Form] = {
     events.PendingListed: _feed("replace_pending", events.PendingListed),
     events.OwnerRead: _feed("owner_read", events.OwnerRead),
     events.FreshnessSet: _feed("set_freshness", events.FreshnessSet),
-    events.HolderSet: _feed("set_holder", events.HolderSet),
     events.TimePassed: _feed("expire", events.TimePassed),
     events.RequeueDropped: _feed("sleep_on", events.RequeueDropped),
     events.RatingsResumed: _feed("rate_deferred", events.RatingsResumed),

@@ -25,7 +25,6 @@ __all__ = [
     "BindingWritten",
     "Event",
     "FreshnessSet",
-    "HolderSet",
     "NodeGone",
     "NodeSeen",
     "NodesListed",
@@ -189,13 +188,6 @@ class FreshnessSet:
 
 
 @dataclass(frozen=True, slots=True)
-class HolderSet:
-    """Whether this replica places groups from now on: it became the Lease's holder, or lost it."""
-
-    is_holder: bool
-
-
-@dataclass(frozen=True, slots=True)
 class TimePassed:
     """It is `at_s` now: assumptions that nothing confirmed may expire."""
 
@@ -310,7 +302,6 @@ StateEvent: TypeAlias = (
     | PendingListed
     | OwnerRead
     | FreshnessSet
-    | HolderSet
     | TimePassed
     | RequeueDropped
     | RatingsResumed

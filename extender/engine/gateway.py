@@ -245,9 +245,6 @@ class Gateway:
                 self.engine.groups.owned.read(owner, size, at_s)
             case events.FreshnessSet(is_synced, observed_at_s):
                 cluster.set_freshness(is_synced=is_synced, observed_at_s=observed_at_s)
-            case events.HolderSet(is_holder):
-                self.engine.groups.set_holder(is_holder=is_holder)
-                self.engine.pod_groups.clear()
             case events.TimePassed(at_s):
                 cluster.expire(at_s, in_flight=self.engine.binds.in_flight)
                 self.engine.groups.expire(at_s)

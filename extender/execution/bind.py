@@ -18,9 +18,7 @@ next bind to that node rests until then (`REST_S`). Elsewhere any number runs si
 A bind that is held for the other members of its pod's group takes no turn meanwhile: two members on
 one such node would wait for each other. Those of one group take turns in the order of their plans.
 
-Where replicas run, requests end with the term of the Lease's holder. While a bind is held nothing
-is requested, and the Lease is renewed: the term counts from the end of the wait. From the signal
-that ends the process nothing is held any more: else the Lease would be kept until the wait is over.
+From the signal that ends the process nothing is held any more: the next process would wait for it.
 """
 
 from __future__ import annotations
@@ -104,8 +102,7 @@ class BindDependencies:
     `handle` is the gateway's. `is_member` and `is_held` are the groups': whether a pod is one of a
     group, and whether its bind call still waits for the others'. `aligns` and `n_ended` are the
     live cluster's: whether a node's kubelet confines pods to NUMA nodes, and how many pods ended
-    there so far. `term_left_s` is for how long requests may be made from now on. `wait` waits for
-    an event, or for so long.
+    there so far. `wait` waits for an event, or for so long.
     """
 
     handle: Callable[[BindEvent], Answer | AnyStep]
@@ -117,7 +114,6 @@ class BindDependencies:
     backoff: Callable[[], Backoff]
     is_member: Callable[[str], bool] = lambda _: False
     is_held: Callable[[str], bool] = lambda _: False
-    term_left_s: Callable[[], float] = lambda: math.inf
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     wait: Callable[[asyncio.Event, float], Awaitable[None]] = _wait
 
@@ -133,9 +129,9 @@ class BindExecutor:
         self._lanes: dict[str, _Lane] = {}
         self._arrivals = _Arrivals()
 
-    async def bind(self, body: bytes, *, at_most_s: float = math.inf) -> TimedAnswer:
-        """Answer a bind call; `at_most_s` is another bound on its time."""
-        deadline_s = self._deps.timer() + min(self._total_s, at_most_s)
+    async def bind(self, body: bytes) -> TimedAnswer:
+        """Answer a bind call."""
+        deadline_s = self._deps.timer() + self._total_s
         task = asyncio.create_task(self._run(body, deadline_s))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
@@ -153,7 +149,6 @@ class BindExecutor:
             self._arrivals.notify()  # the next one on a node that aligns
 
     async def _run_in_turn(self, bind: _Bind, node: str | None) -> TimedAnswer:
-        bind.end_with_term()
         if node is None or not self._deps.aligns(node):
             return await bind.run()
         for name in [name for name, lane in self._lanes.items() if self._is_idle(lane)]:
@@ -251,10 +246,6 @@ class _Bind:
         except BaseException:
             self._deps.handle(BindAbandoned(output, "interrupted", self._deps.clock()))
             raise
-
-    def end_with_term(self) -> None:
-        """Let no request last longer than we are certainly the holder."""
-        self._deadline_s = min(self._deadline_s, self._deps.timer() + self._deps.term_left_s())
 
     async def run(self) -> TimedAnswer:
         began_s = self._deps.timer()

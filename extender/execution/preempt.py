@@ -13,7 +13,6 @@ work a little later is retried, both as long as there is time.
 from __future__ import annotations
 
 import asyncio
-import math
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -80,11 +79,11 @@ class PreemptExecutor:
         self._deps = deps
         self._total_s = total_s
 
-    async def preempt(self, body: bytes, *, at_most_s: float = math.inf) -> TimedAnswer:
-        """Answer a preempt call; `at_most_s` is another bound on its time."""
+    async def preempt(self, body: bytes) -> TimedAnswer:
+        """Answer a preempt call."""
         deps = self._deps
         began_s = deps.timer()
-        deadline_s = began_s + ANSWER_SHARE * min(self._total_s, at_most_s)
+        deadline_s = began_s + ANSWER_SHARE * self._total_s
         while not deps.is_ready() and deps.timer() + _LOOK_S < deadline_s:
             await deps.sleep(_LOOK_S)
         remote_s = deps.timer() - began_s

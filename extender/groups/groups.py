@@ -27,10 +27,8 @@ The rules:
    nothing for certain is missing then, and is placed near the others.
 6. A member that is gone takes its claim with it; a group that is no longer complete loses all
    claims, so that bind calls that are held fail.
-7. Where several replicas run, the Lease's holder alone plans and wakes; a change of holder ends all
-   claims.
-8. Nothing is planned before the pending pods were listed once. Pods of no group wait for no list.
-9. With a patience the nodes of one domain are reserved for a complete group that has found no room
+7. Nothing is planned before the pending pods were listed once. Pods of no group wait for no list.
+8. With a patience the nodes of one domain are reserved for a complete group that has found no room
    for that long (`extender.groups.reservation.patience`).
 """
 
@@ -92,7 +90,6 @@ class Groups:
     ) -> None:
         self._cluster = cluster
         self._at_once = at_once
-        self._is_holder = True
         self._is_listed = at_once
         self._waiting = WaitingMembers()
         self._groups = self._waiting.groups
@@ -206,16 +203,6 @@ class Groups:
 
     # Planning.
 
-    def set_holder(self, *, is_holder: bool) -> None:
-        """Whether groups are placed here from now on: claims and calls before are void."""
-        self._is_holder = self.readings.is_holder = is_holder
-        self.readings.has_lease = True
-        self._patience.forget_all()
-        for group in self._groups.values():
-            self._claims.drop(group)
-            group.forget_calls()
-            self._reconciler.add(group.key)
-
     def devices_freed(self, n_devices: int) -> None:
         """So many devices came free at most: groups that found no room may have it now."""
         self._reconciler.devices_freed(self._groups.values(), n_devices)
@@ -223,9 +210,6 @@ class Groups:
     def due(self, now_s: float) -> tuple[Requeue, ...]:
         """Plan what is due; the members to wake."""
         alone = self.owned.take_alone()
-        if not self._is_holder:
-            self._reconciler.skip(now_s)
-            return ()
         requests = list(alone)
         if self._is_listed and self._groups:
             woken = self._reconciler.reconcile(self._groups, now_s)

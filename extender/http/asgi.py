@@ -17,29 +17,13 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["Handler", "VerbApp", "VerbRequest", "VerbResponse"]
+__all__ = ["Handler", "VerbApp", "VerbResponse"]
 
 _FAULT = 500, b'{"error":"internal error"}'
 _NOT_POST = (
     405,
     b'{"type":"about:blank","title":"Method Not Allowed","status":405,"detail":"expected POST"}',
 )
-
-
-@dataclass(frozen=True, slots=True)
-class VerbRequest:
-    """What was sent. `body` is None where it was larger than the limit.
-
-    `headers` are in the order sent, with names in lower case.
-    """
-
-    body: bytes | None
-    headers: tuple[tuple[bytes, bytes], ...]
-
-    def header(self, name: str) -> str | None:
-        """The first header of that name, in any case; None where there is none."""
-        wanted = name.lower().encode("latin-1")
-        return next((text.decode("latin-1") for key, text in self.headers if key == wanted), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +34,12 @@ class VerbResponse:
     body: bytes
 
 
-Handler: TypeAlias = "Callable[[VerbRequest], VerbResponse | Awaitable[VerbResponse]]"
-"""A response at once, or one to await."""
+Handler: TypeAlias = "Callable[[bytes | None], VerbResponse | Awaitable[VerbResponse]]"
+"""A response at once, or one to await; of the body, None where it was larger than the limit."""
+
+
+class _CallerLeft(Exception):
+    """The caller disconnected before all was sent."""
 
 
 class VerbApp:
@@ -78,13 +66,15 @@ class VerbApp:
             response = VerbResponse(*_NOT_POST)
             await _send(send, response, (b"allow", b"POST"), kind=b"application/problem+json")
         else:
-            request = await self._receive(scope, receive)
-            if request is not None:
-                await self._answer(handler, request, send)
+            try:
+                body = await self._receive(receive)
+            except _CallerLeft:
+                return
+            await self._answer(handler, body, send)
 
-    async def _answer(self, handler: Handler, request: VerbRequest, send: Send) -> None:
+    async def _answer(self, handler: Handler, body: bytes | None, send: Send) -> None:
         try:
-            response = handler(request)
+            response = handler(body)
             if not isinstance(response, VerbResponse):
                 response = await response
         except Exception:
@@ -92,14 +82,14 @@ class VerbApp:
             raise  # the server logs it
         await _send(send, response)
 
-    async def _receive(self, scope: Scope, receive: Receive) -> VerbRequest | None:
-        """Read a request to its end; None where the caller disconnected before."""
+    async def _receive(self, receive: Receive) -> bytes | None:
+        """Read a body to its end; None for one that is too large. Raises `_CallerLeft`."""
         chunks: list[bytes] = []
         n_bytes = 0
         while True:
             message: Message = await receive()
             if message["type"] == "http.disconnect":
-                return None
+                raise _CallerLeft
             chunk: bytes = message.get("body", b"")
             n_bytes += len(chunk)
             if n_bytes <= self._body_limit_bytes:
@@ -107,8 +97,7 @@ class VerbApp:
             else:
                 chunks.clear()
             if not message.get("more_body", False):
-                body = b"".join(chunks) if n_bytes <= self._body_limit_bytes else None
-                return VerbRequest(body, tuple(scope["headers"]))
+                return b"".join(chunks) if n_bytes <= self._body_limit_bytes else None
 
 
 async def _send(

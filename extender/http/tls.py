@@ -1,4 +1,4 @@
-"""The TLS contexts of the server and of calls to other replicas, which follow their files.
+"""The TLS context of the server, which follows its files.
 
 Both sides show a certificate (the wire has no other authentication), TLS 1.2 or later. When one of
 the files has changed, handshakes from then on use the new ones, certificate authority included;
@@ -8,7 +8,6 @@ nothing and is tried again. A key's content is never logged or kept.
 
 from __future__ import annotations
 
-import contextlib
 import ssl
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING
@@ -37,18 +36,13 @@ class TlsFiles:
 
 
 class Certificates:
-    """The contexts made of the files as they last were usable."""
+    """The server's context, made of the files as they last were usable."""
 
-    def __init__(self, files: TlsFiles, *, peer_name: str | None = None) -> None:
-        """Read the files. Raises `SettingsError` where they cannot be used.
-
-        With `peer_name` they must do for calls between replicas that go by this name: the same
-        certificate is then shown on both sides.
-        """
+    def __init__(self, files: TlsFiles) -> None:
+        """Read the files. Raises `SettingsError` where they cannot be used."""
         self._files = files
-        self._peer_name = peer_name
         self._stamp: object = None
-        self._current, self.client = self._read()
+        self._current = self._read()
         self.server = _server_context(files)
         # What a handshake uses is looked up when it begins; the outer context only sets the rules.
         self.server.sni_callback = self._use_current
@@ -61,23 +55,14 @@ class Certificates:
         """
         if self._stamp == self._look():
             return False
-        self._current, self.client = self._read()
+        self._current = self._read()
         return True
 
-    def _read(self) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-        try:
-            stamp = self._look()
-            contexts = _server_context(self._files), _client_context(self._files)
-            if self._peer_name is not None:
-                _rehearse(*contexts, self._peer_name)
-        except (OSError, ValueError) as error:
-            # ssl.SSLError is an OSError; its text names no content.
-            shown = ", ".join(map(str, self._files.paths))
-            why = file_fault(error)
-            msg = f"settings tls_cert, tls_key, tls_client_ca ({shown}): cannot be used: {why}"
-            raise SettingsError(msg) from error
+    def _read(self) -> ssl.SSLContext:
+        stamp = self._look()
+        context = _server_context(self._files)
         self._stamp = stamp
-        return contexts
+        return context
 
     def _look(self) -> object:
         """What differs once a file was replaced; None while one is missing."""
@@ -103,30 +88,15 @@ def _server_context(files: TlsFiles) -> ssl.SSLContext:
     return _load(context, files)
 
 
-def _client_context(files: TlsFiles) -> ssl.SSLContext:
-    return _load(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), files)
-
-
 def _load(context: ssl.SSLContext, files: TlsFiles) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.load_cert_chain(files.cert, files.key)
-    context.load_verify_locations(files.client_ca)
+    try:
+        context.load_cert_chain(files.cert, files.key)
+        context.load_verify_locations(files.client_ca)
+    except (OSError, ValueError) as error:
+        # ssl.SSLError is an OSError; its text names no content.
+        shown = ", ".join(map(str, files.paths))
+        why = file_fault(error)
+        msg = f"settings tls_cert, tls_key, tls_client_ca ({shown}): cannot be used: {why}"
+        raise SettingsError(msg) from error
     return context
-
-
-def _rehearse(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> None:
-    """Handshake with ourselves, in memory. Raises `ssl.SSLError` where a peer would refuse.
-
-    A certificate for servers alone, or without the name, would show only when a bind is forwarded.
-    """
-    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
-    ends = (
-        client.wrap_bio(back, there, server_hostname=name),
-        server.wrap_bio(there, back, server_side=True),
-    )
-    waiting = list(ends)
-    while waiting:
-        for end in tuple(waiting):
-            with contextlib.suppress(ssl.SSLWantReadError):
-                end.do_handshake()
-                waiting.remove(end)

@@ -4,9 +4,8 @@ kube-scheduler takes only 200 for an answer and reads no other body: where a ver
 field (filter, bind) failures are reported there, with 200. Prioritize has none; its failures are a
 status, which the scheduler treats as "no scores".
 
-Filter and prioritize never wait: everything they need is in memory, save for a member of a group
-where another replica holds the Lease. Bind and preempt wait for the API server
-(`extender.ha.leader_routing`).
+Filter and prioritize never wait: everything they need is in memory. Bind and preempt wait for the
+API server.
 """
 
 from __future__ import annotations
@@ -16,15 +15,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from extender import logkeys
 from extender.engine.events import VerbCalled
-from extender.ha import FORWARDED_FOR, TIME_LEFT, ForwardedCall
 from extender.http.asgi import VerbResponse
-from extender.protocol import Outcome, Reason, Verb, may_be_member, member_keys
+from extender.protocol import Outcome, Reason, Verb
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from extender.engine import Gateway
-    from extender.http.asgi import Handler, VerbRequest
+    from extender.http.asgi import Handler
     from extender.observe import ExtenderMetrics
     from extender.protocol import Answer, TimedAnswer
     from extender.read_api import ReadApi
@@ -37,26 +35,19 @@ _STATUS = {
     Reason.STALE: 503,
     Reason.UNKNOWN_POD: 404,
     Reason.TOO_LARGE: 413,
-    Reason.NO_HOLDER: 503,
 }
 """Status of a failure where the verb has no error field; 400 for every other reason."""
 
 
 class Verbs(Protocol):
-    """What is needed of `extender.ha.leader_routing`."""
+    """What is needed of `extender.runtime.LiveExtender`."""
 
-    async def bind(self, body: bytes, forwarded: ForwardedCall | None = None) -> TimedAnswer:
+    async def bind(self, body: bytes) -> TimedAnswer:
         """Answer a bind call."""
         ...
 
-    async def preempt(self, body: bytes, forwarded: ForwardedCall | None = None) -> TimedAnswer:
+    async def preempt(self, body: bytes) -> TimedAnswer:
         """Answer a preempt call."""
-        ...
-
-    async def filter_member(
-        self, body: bytes, forwarded: ForwardedCall | None = None
-    ) -> Answer | None:
-        """Answer filter for a member of a group; None where it is answered here."""
         ...
 
     async def read_pod(self, namespace: str, name: str) -> bytes | None:
@@ -98,61 +89,26 @@ def verb_handlers(deps: Dependencies) -> dict[str, Handler]:
     if deps.verbs is None:
         return handlers
     waiting = {Verb.BIND: deps.verbs.bind, Verb.PREEMPT: deps.verbs.preempt}
-    handlers |= {f"/{verb.value}": _waiting(verb, act, deps) for verb, act in waiting.items()}
-    path = f"/{Verb.FILTER.value}"
-    return handlers | {path: _filter(handlers[path], deps.verbs, deps)}
+    return handlers | {f"/{verb.value}": _waiting(verb, act, deps) for verb, act in waiting.items()}
 
 
 def _at_once(verb: Verb, deps: Dependencies) -> Handler:
-    def handle(call: VerbRequest) -> VerbResponse:
-        if call.body is None:
-            return _too_large(verb, deps)
-        return answer_now(verb, call.body, deps)
-
-    return handle
-
-
-def _filter(at_once: Handler, verbs: Verbs, deps: Dependencies) -> Handler:
-    """Filter for members of groups is the holder's; everything else is answered at once.
-
-    While any group waits other pods are the holder's too, which alone knows the devices that are
-    claimed: else they would be named nodes on which every bind fails. So with a patience, for the
-    nodes that are reserved. Where it does not answer, they are answered here: time and log of such
-    an answer have what the scheduler waited for the holder, and why in vain.
-    """
-    rules, groups = deps.gateway.engine.rules, deps.gateway.engine.groups
-    keys = member_keys(rules.group_kinds)
-
-    async def ask_holder(call: VerbRequest, body: bytes) -> VerbResponse:
-        start_s = deps.timer()
-        answer = await verbs.filter_member(body, _hop(call))
-        is_answered = answer is not None and answer.outcome is Outcome.FORWARDED
-        if answer is None or not (is_answered or may_be_member(body, keys)):
-            in_vain = "" if answer is None else f"answered here, {answer.detail}"
-            return answer_now(Verb.FILTER, body, deps, start_s=start_s, in_vain=in_vain)
-        _tell(deps, answer, deps.timer() - start_s)
-        return _reply(answer)
-
-    def handle(call: VerbRequest) -> VerbResponse | Awaitable[VerbResponse]:
-        body = call.body
-        is_shared = rules.group_patience_s or groups.n_groups
-        if body is not None and (is_shared or may_be_member(body, keys)):
-            return ask_holder(call, body)
-        return at_once(call)
+    def handle(body: bytes | None) -> VerbResponse:
+        return _too_large(verb, deps) if body is None else answer_now(verb, body, deps)
 
     return handle
 
 
 def _waiting(
     verb: Verb,
-    act: Callable[[bytes, ForwardedCall | None], Awaitable[TimedAnswer]],
+    act: Callable[[bytes], Awaitable[TimedAnswer]],
     deps: Dependencies,
 ) -> Handler:
-    async def handle(call: VerbRequest) -> VerbResponse:
-        if call.body is None:
+    async def handle(body: bytes | None) -> VerbResponse:
+        if body is None:
             return _too_large(verb, deps)
         start_s = deps.timer()
-        timed = await act(call.body, _hop(call))
+        timed = await act(body)
         if verb is Verb.BIND and timed.own_s is not None:
             deps.metrics.observe_bind(timed.own_s)
         _tell(deps, timed.answer, deps.timer() - start_s, timed)
@@ -161,33 +117,11 @@ def _waiting(
     return handle
 
 
-def _hop(call: VerbRequest) -> ForwardedCall | None:
-    """Whether another replica handed the call on; a header that is no number leaves no time."""
-    by = call.header(FORWARDED_FOR)
-    if by is None:
-        return None
-    try:
-        left_s = float(call.header(TIME_LEFT) or "0")
-    except ValueError:
-        left_s = 0.0
-    return ForwardedCall(by, left_s)
-
-
-def answer_now(
-    verb: Verb,
-    body: bytes,
-    deps: Dependencies,
-    *,
-    start_s: float | None = None,
-    in_vain: str = "",
-) -> VerbResponse:
-    """Answer a verb that waits for nothing remote; counted and logged like every answer.
-
-    `start_s` is when the call came, where that was before; `in_vain` says what was waited for.
-    """
-    start_s = deps.timer() if start_s is None else start_s
+def answer_now(verb: Verb, body: bytes, deps: Dependencies) -> VerbResponse:
+    """Answer a verb that waits for nothing remote; counted and logged like every answer."""
+    start_s = deps.timer()
     answer = deps.gateway.handle(VerbCalled(verb, body, deps.clock()))
-    _tell(deps, answer, deps.timer() - start_s, in_vain=in_vain)
+    _tell(deps, answer, deps.timer() - start_s)
     return _reply(answer)
 
 
@@ -210,24 +144,20 @@ def _tell(
     answer: Answer,
     seconds: float,
     timed: TimedAnswer | None = None,
-    *,
-    in_vain: str = "",
 ) -> None:
     deps.metrics.observe(answer, seconds)
     if deps.logs_answers:
-        _log(deps, answer, seconds, timed, in_vain)
+        _log(deps, answer, seconds, timed)
     if deps.on_answer is not None:
         deps.on_answer(answer, timed.plan_text if timed else None)
 
 
-def _log(
-    deps: Dependencies, answer: Answer, seconds: float, timed: TimedAnswer | None, in_vain: str
-) -> None:
+def _log(deps: Dependencies, answer: Answer, seconds: float, timed: TimedAnswer | None) -> None:
     fields: dict[str, object] = {
         "verb": answer.verb.value,
         "outcome": answer.outcome.value,
         "reason": answer.reason.label if answer.reason else None,
-        "detail": "; ".join(filter(None, (answer.detail, in_vain))),
+        "detail": answer.detail,
         "pod": answer.pod,
         "pod_uid": answer.pod_uid,
         "node": answer.node,

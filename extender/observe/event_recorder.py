@@ -1,9 +1,10 @@
 """Writes reports for users: Events, and the annotation of what was really allocated.
 
 It writes in the background and blocks no caller. The same sentence about the same object is written
-once in `REPEAT_AFTER_S`, also by several replicas: its Event has the same name for all. The rate of
-Events is limited, and those that do not fit into the queue are dropped and counted. Annotations are
-not dropped: the latest of each pod is retried until it is written or the pod is gone.
+once in `REPEAT_AFTER_S`, also where each of several schedulers has an extender: its Event has the
+same name for all. The rate of Events is limited, and those that do not fit into the queue are
+dropped and counted. Annotations are not dropped: the latest of each pod is retried until it is
+written or the pod is gone.
 """
 
 from __future__ import annotations
@@ -129,7 +130,7 @@ class Reporter:
             try:
                 await self.api.create_event(event)
             except Conflict:
-                pass  # another replica wrote it, or this one before it restarted
+                pass  # another extender wrote it, or this one before it restarted
             except KubeError as error:
                 # Not retried: the next note of the same kind is written.
                 self._reported.pop(note, None)
@@ -139,7 +140,7 @@ class Reporter:
             await self.sleep(PAUSE_S)
 
     def _key(self, note: Note) -> str:
-        """The same for every replica that reports the same in this period."""
+        """The same for every extender that reports the same in this period."""
         period = self.now().timestamp() // REPEAT_AFTER_S
         said = "\n".join((note.about.uid, note.reason.value, note.message, str(period)))
         return hashlib.sha256(said.encode()).hexdigest()[:16]

@@ -1,7 +1,6 @@
 """Metrics of groups: who waits, what is held, what was placed and how long that took.
 
-Of replicas with a Lease only the one that places groups counts those that wait. A metric's help
-says what it is good for; docs/operations.md is generated from it.
+A metric's help says what it is good for; docs/operations.md is generated from it.
 """
 
 from __future__ import annotations
@@ -27,11 +26,6 @@ _SECONDS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 7200.0, 86_400.
 
 class CountedGroups(Protocol):
     """What is needed of `extender.groups.GroupReadings`."""
-
-    @property
-    def is_holder(self) -> bool:
-        """Whether this replica places groups."""
-        ...
 
     @property
     def n_replans(self) -> int:
@@ -76,11 +70,11 @@ class GroupMetrics:
 
     def collect(self) -> Iterable[Metric]:
         """The metrics now."""
-        statuses = list(self._groups.statuses()) if self._groups.is_holder else []
+        statuses = list(self._groups.statuses())
         yield GaugeMetricFamily(
             f"{_PREFIX}waiting_groups",
-            "Groups with a size of which members have no node: of replicas with a Lease on the one "
-            "that places them, beside kube-schedulers on each, so take the max.",
+            "Groups with a size of which members have no node. The extender of each kube-scheduler "
+            "counts them: take the max.",
             len(statuses),
         )
         yield GaugeMetricFamily(

@@ -1,4 +1,4 @@
-"""Metrics of a live extender: watches, probes, requeues, Events and the Lease.
+"""Metrics of a live extender: watches, probes, requeues and Events.
 
 The counts are their owners', read when scraped. A metric's help says what it is good for;
 docs/operations.md is generated from it.
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
     from extender.execution import Requeuer
-    from extender.ha import Replicas
     from extender.observe.event_recorder import Reporter
     from extender.observe.group_metrics import GroupMetrics
     from extender.state import Effect
@@ -88,7 +87,6 @@ class LiveMetrics:
     effects: EffectCounts
     timer: Callable[[], float]
     unix_time: Callable[[], float]
-    replicas: Replicas | None
     certificates: Callable[[], Mapping[str, Path]]
     groups: GroupMetrics
 
@@ -132,7 +130,7 @@ class LiveMetrics:
         yield _counter(
             "requeues",
             "Requeues of pods that fit again and that the scheduler had not retried: requeued (the "
-            "retry annotation was written), skipped (the pod no longer waits, or another replica "
+            "retry annotation was written), skipped (the pod no longer waits, or another extender "
             "requeued it) or failed.",
             "result",
             {
@@ -161,17 +159,6 @@ class LiveMetrics:
             "kind",
             {kind: self.effects.by_kind[kind] for kind in _KINDS.values()},
         )
-        yield _gauge(
-            "may_bind",
-            "1 on the replica that binds, always where there is no Lease; the max over replicas is "
-            "1 but for moments.",
-            int(self.replicas is None or self.replicas.may_bind),
-        )
-        if self.replicas is not None:
-            yield _count(
-                "lease_acquisitions", "Times this replica took the Lease.", self.replicas.n_taken
-            )
-            yield _count("lease_faults", "Reads of the Lease that failed.", self.replicas.n_faults)
         yield from self.groups.collect()
         yield self._certificate_ends()
 
@@ -217,10 +204,6 @@ def _name(name: str) -> str:
 
 def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
     return GaugeMetricFamily(_name(name), text, value)
-
-
-def _count(name: str, text: str, value: float) -> CounterMetricFamily:
-    return CounterMetricFamily(_name(name), text, value)
 
 
 def _counter(name: str, text: str, label: str, values: Mapping[str, float]) -> CounterMetricFamily:

@@ -48,11 +48,11 @@ _OF_NODES = tuple(Reason)[: list(Reason).index(Reason.INVALID_REQUEST) + 1]
 """Reasons that refuse a pod; the others say why a call failed."""
 _FAULTS = (Reason.MALFORMED, Reason.TOO_LARGE, Reason.STALE, Reason.INVALID_REQUEST)
 _FAILURES: dict[Verb, tuple[Reason, ...]] = {
-    Verb.FILTER: (*_FAULTS, Reason.NO_HOLDER),
+    Verb.FILTER: _FAULTS,
     Verb.PRIORITIZE: _FAULTS,
     Verb.EXPLAIN: _FAULTS,
     Verb.BIND: tuple(Reason),
-    Verb.PREEMPT: (*_FAULTS, Reason.NO_HOLDER, Reason.NODES_NOT_READ),
+    Verb.PREEMPT: (*_FAULTS, Reason.NODES_NOT_READ),
 }
 
 
@@ -62,8 +62,6 @@ def _answers() -> Iterator[tuple[Verb, Outcome, Reason | None]]:
         yield verb, Outcome.OK, None
         for reason in faults:
             yield verb, Outcome.FAILED, reason
-    for verb in (Verb.FILTER, Verb.BIND, Verb.PREEMPT):
-        yield verb, Outcome.FORWARDED, None
     for reason in _OF_NODES:
         yield Verb.FILTER, Outcome.REFUSED, reason
 

@@ -5,7 +5,6 @@ Knows the wire; knows no cluster and decides nothing.
 
 from extender.protocol.answers import Answer, Outcome, TimedAnswer, Verb, failure
 from extender.protocol.group_owner import OWNED_KINDS, GroupOwner
-from extender.protocol.member_calls import may_be_member
 from extender.protocol.messages import WirePod, decode
 from extender.protocol.node_affinity import read_node_affinity, write_node_affinity
 from extender.protocol.pod_group import (
@@ -13,7 +12,6 @@ from extender.protocol.pod_group import (
     GROUP_MARKS,
     has_group,
     inferred_group,
-    member_keys,
 )
 from extender.protocol.pod_request import PodRequest, Shape, is_packed, parse_pod
 from extender.protocol.reasons import Reason, from_unfit
@@ -41,8 +39,6 @@ __all__ = [
     "has_group",
     "inferred_group",
     "is_packed",
-    "may_be_member",
-    "member_keys",
     "parse_pod",
     "read_node_affinity",
     "read_tolerations",

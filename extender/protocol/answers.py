@@ -33,13 +33,12 @@ class Outcome(Enum):
     """What became of a call.
 
     REFUSED: answered, but no node (or no set) for the pod. FAILED: the caller gets an
-    error. FORWARDED: another replica answered, and knows what became of it.
+    error.
     """
 
     OK = "ok"
     REFUSED = "refused"
     FAILED = "failed"
-    FORWARDED = "forwarded"
 
 
 @dataclass(frozen=True, slots=True)

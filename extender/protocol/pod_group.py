@@ -35,7 +35,6 @@ __all__ = [
     "PodGroup",
     "has_group",
     "inferred_group",
-    "member_keys",
     "read_group",
 ]
 
@@ -212,11 +211,6 @@ def has_group(
     """
     keys = (pod_keys.GROUP, *(GROUP_MARKS[kind][0] for kind in kinds))
     return any(key in annotations or key in labels for key in keys)
-
-
-def member_keys(kinds: Collection[str]) -> tuple[str, ...]:
-    """Labels, annotations and fields of which a pod has one whose filter calls belong together."""
-    return (pod_keys.GROUP_SIZE, _SCHEDULING_GROUP, *(GROUP_MARKS[kind][0] for kind in kinds))
 
 
 def read_group(pod: WirePod, kinds: Collection[str]) -> PodGroup:

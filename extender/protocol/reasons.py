@@ -258,10 +258,6 @@ class Reason(Enum):
         "pod could not be read from the API server",
         "check the API server, and whether the role has `get` on `pods`",
     )
-    NO_HOLDER = (
-        "no replica that may bind can be reached",
-        "harmless for the time of a fail-over; else check the Lease and the log of its holder",
-    )
 
     GROUP_INCOMPLETE = (
         "binds of the other members of the group did not come in time",

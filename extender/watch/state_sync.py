@@ -152,8 +152,6 @@ class Feed:
         self._is_pending = False
         self._is_listed = False
         self._awaited: frozenset[str] = frozenset()
-        self._read = asyncio.Event()
-        self._read.set()
         self.synced = asyncio.Event()
 
     @property
@@ -168,10 +166,6 @@ class Feed:
                 "read from the API server"
             )
         return None if self.synced.is_set() else "not synced yet"
-
-    async def all_read(self) -> None:
-        """Wait until the pods of the last list are read that had to be read in full."""
-        await self._read.wait()
 
     def listed(self) -> None:
         """All assigned pods were listed; those of them that cannot be located are awaited."""
@@ -245,7 +239,3 @@ class Feed:
     def _await(self, more: Collection[str]) -> None:
         """Of what was awaited and these, wait for what is open still."""
         self._awaited = self.prober.open & self._awaited.union(more)
-        if self._awaited:
-            self._read.clear()
-        else:
-            self._read.set()

@@ -19,7 +19,6 @@ from kube.errors import KubeError, Malformed, NotFound, Unreadable, cut
 from kube.objects import (
     DisruptionBudget,
     Gang,
-    Lease,
     PodObject,
     object_at,
     parse_object,
@@ -27,12 +26,10 @@ from kube.objects import (
     read_budget,
     read_job_gang,
     read_job_set_gang,
-    read_lease,
     read_pod,
     read_pod_group_gang,
     text_at,
     texts_at,
-    write_lease,
 )
 
 if TYPE_CHECKING:
@@ -234,24 +231,6 @@ class ApiServer:
             },
         )
 
-    async def get_lease(self, namespace: str, name: str) -> Lease | None:
-        """Read a lease; None where there is none."""
-        return await self._get(f"{_leases_path(namespace)}/{quote(name, safe='')}", read_lease)
-
-    async def create_lease(self, lease: Lease) -> Lease:
-        """Create a lease, return it as stored. Raises `Conflict` if it is there already."""
-        body = await self._send("POST", _leases_path(lease.namespace), write_lease(lease))
-        return _read(body, read_lease)
-
-    async def update_lease(self, lease: Lease, *, timeout_s: float | None = None) -> Lease:
-        """Replace the lease whose resourceVersion this one carries, return it as stored.
-
-        Raises `Conflict` if it was written by another client meanwhile.
-        """
-        path = f"{_leases_path(lease.namespace)}/{quote(lease.name, safe='')}"
-        body = await self._send("PUT", path, write_lease(lease), timeout_s=timeout_s)
-        return _read(body, read_lease)
-
     async def _send(
         self,
         method: str,
@@ -333,10 +312,6 @@ def _path_in(api_version: str, namespace: str, resource: str, name: str) -> str:
         f"/apis/{api_version}/namespaces/{quote(namespace, safe='')}/{resource}"
         f"/{quote(name, safe='')}"
     )
-
-
-def _leases_path(namespace: str) -> str:
-    return f"/apis/coordination.k8s.io/v1/namespaces/{quote(namespace, safe='')}/leases"
 
 
 def _read(body: bytes, read: Callable[[Mapping[str, object]], T]) -> T:

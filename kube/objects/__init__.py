@@ -30,7 +30,7 @@ from kube.objects.gangs import (
     read_job_set_gang,
     read_pod_group_gang,
 )
-from kube.objects.leases import Lease, read_lease, write_lease
+from kube.objects.leases import Lease, read_lease
 from kube.objects.manifests import TEMPLATES, pod_count, pod_of
 from kube.objects.objects import (
     ContainerDevices,
@@ -95,5 +95,4 @@ __all__ = [
     "text_at",
     "texts_at",
     "whole_at",
-    "write_lease",
 ]

@@ -174,8 +174,6 @@ class Reflector(Generic[T]):
         self._version = ""
         self._must_list = True
         self._must_check = False
-        self._relist_requested = asyncio.Event()
-        self._relist_waiters: list[asyncio.Future[None]] = []
         self._watched_s = 0.0
         self._slice_start_s = 0.0
         self.is_synced = False
@@ -193,23 +191,13 @@ class Reflector(Generic[T]):
         """The version that the sink has; empty before the first list is complete."""
         return self._version
 
-    async def relist(self) -> None:
-        """Start a list after this call, and return when the sink has it.
-
-        The watch in progress is ended for it. A list that fails is retried as usual.
-        """
-        done = asyncio.get_running_loop().create_future()
-        self._relist_waiters.append(done)
-        self._relist_requested.set()
-        await done
-
     async def run(self) -> None:
         """List and watch until cancelled. What `sink` raises ends it."""
         while True:
-            is_listing = self._must_list or self._relist_requested.is_set()
+            is_listing = self._must_list
             self._watched_s = 0.0
             try:
-                await (self._list() if is_listing else self._watch_until_relist())
+                await (self._list() if is_listing else self._watch())
             except KubeError as error:
                 await self._after(error, is_listing=is_listing)
 
@@ -239,14 +227,7 @@ class Reflector(Generic[T]):
     async def _list(self) -> None:
         """Read all pages, and only then deliver the objects."""
         began_s = self._clock.monotonic()
-        waiters, self._relist_waiters = self._relist_waiters, []
-        self._relist_requested.clear()
-        try:
-            version = await self._read_pages()
-        except BaseException:
-            self._relist_waiters += waiters
-            raise
-        self._version = version
+        self._version = await self._read_pages()
         self._must_list = False
         self._must_check = False
         self.is_synced = True
@@ -254,9 +235,6 @@ class Reflector(Generic[T]):
         # The server's answer is at least as new as the request for the first page.
         self.observed_at_s = began_s
         self.counts.n_lists += 1
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
 
     async def _read_pages(self) -> str:
         objects: list[T] = []
@@ -288,18 +266,6 @@ class Reflector(Generic[T]):
             accept=METADATA_LIST if self._source.is_metadata else JSON,
         )
         return Page(await self._requester.request(request))
-
-    async def _watch_until_relist(self) -> None:
-        watching = asyncio.ensure_future(self._watch())
-        requested = asyncio.ensure_future(self._relist_requested.wait())
-        try:
-            await asyncio.wait((watching, requested), return_when=asyncio.FIRST_COMPLETED)
-            if watching.done():
-                await watching
-        finally:
-            watching.cancel()
-            requested.cancel()
-            await asyncio.gather(watching, requested, return_exceptions=True)
 
     async def _check_version(self) -> None:
         """Make sure that the server's store is not behind us. Raises `Malformed`.

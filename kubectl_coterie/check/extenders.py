@@ -60,12 +60,12 @@ def check_extender(seen: Seen) -> Iterator[Finding]:
 
 
 def check_leases(seen: Seen) -> Iterator[Finding]:
-    """The Lease of replicas of the extender, and that of Coterie's own schedulers."""
+    """The Leases of Coterie's own schedulers."""
     for key, read in seen.leases.items():
         if read.value is not None:
             yield _leader(key, read.value, seen)
         elif read.is_absent:
-            about = f"Lease {key} is not there: no replica has led yet"
+            about = f"Lease {key} is not there: none has led yet"
             yield Finding(LEASE_CHECK, Status.FAILED, about, _SEE_LOGS)
         else:
             yield Finding(LEASE_CHECK, Status.NOT_KNOWN, read.missing)

@@ -58,7 +58,7 @@ async def gather(session: Session, *, version: str, now_s: float) -> Seen:
         bindings=await reading.list(f"{_ADMISSION}/v1/validatingadmissionpolicybindings"),
         mutating=await _mutating(reading),
         metrics=metrics,
-        leases=await _leases(reading, found.value or (), config_maps),
+        leases=await _leases(reading, config_maps),
         config_maps=config_maps,
     )
 
@@ -175,9 +175,9 @@ async def _mutating(reading: Reading) -> Read[list[Object]]:
 
 
 async def _leases(
-    reading: Reading, programs: Sequence[ProgramPod], config_maps: Mapping[str, Read[Object]]
+    reading: Reading, config_maps: Mapping[str, Read[Object]]
 ) -> dict[str, Read[Object]]:
-    named = {program.settings.get("lease", "") for program in programs} - {""}
+    named: set[str] = set()
     with contextlib.suppress(Unreadable):  # the check of the configuration says so
         named.update(leader_leases(config_maps))
     found: dict[str, Read[Object]] = {}

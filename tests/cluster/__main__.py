@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
@@ -27,7 +26,6 @@ from tests.cluster.control.control_plane import CommandFailed, ControlPlane
 from tests.cluster.control.processes import ProgramFailed
 from tests.cluster.fleet.group_run import Run, run_groups
 from tests.cluster.fleet.playground import play
-from tests.cluster.fleet.service import LEASE_S
 from tests.cluster.lanes import LANES, stamp_of
 from tests.cluster.programs.build import (
     BuildFailed,
@@ -139,21 +137,18 @@ def faults(
     *,
     groups: Annotated[int, typer.Option(min=1, help="How many groups.")] = 200,
     seed: Annotated[int, typer.Option(help="Of groups, single pods and faults.")] = 1,
-    replicas: Annotated[int, typer.Option(min=1, help="Extenders; several have a Lease.")] = 2,
     schedulers: Annotated[int, typer.Option(min=1, help="kube-schedulers.")] = 2,
     pace: Annotated[float, typer.Option(min=0.01, help="Groups made in a second.")] = 0.5,
-    lease_s: Annotated[int, typer.Option(min=2, help="Duration of the Lease.")] = LEASE_S,
     logs: Annotated[Path | None, typer.Option(help="Folder that keeps the logs.")] = None,
     kubernetes: Kubernetes = DEFAULT_MINOR,
 ) -> None:
     """Run random groups while API server, schedulers and extenders are killed; minutes."""
-    chosen = Run(groups, seed, replicas, schedulers, max(1, groups // _GROUPS_PER_KILL))
-    chosen = replace(chosen, groups_per_s=pace, lease_s=lease_s)
+    chosen = Run(groups, seed, schedulers, max(1, groups // _GROUPS_PER_KILL), pace)
     built = _made(lambda: binaries(kubernetes, _say))
     with tempfile.TemporaryDirectory(prefix="coterie-faults-") as temporary:
         folder = logs or Path(temporary)
         with ControlPlane(built, folder) as plane:
-            outcome = run_groups(plane, folder / "service", chosen)
+            outcome = run_groups(plane, chosen)
     typer.echo(outcome.summary())
     if broken := outcome.broken():
         _fail("\n".join(broken), 1)

@@ -22,7 +22,6 @@ SHELLS = {
         "extender.config",
         "extender.errors",
         "extender.execution",
-        "extender.ha",
         "extender.http",
         "extender.logkeys",
         "extender.observe",

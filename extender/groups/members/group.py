@@ -216,13 +216,6 @@ class Group:
         elif self.no_room_s is None:
             self.no_room_s = now_s
 
-    def forget_calls(self) -> None:
-        """Filter calls so far were another term's; kube-scheduler may not repeat them by itself."""
-        self.refuse(Reason.GROUP_WAITING)
-        self.is_due = True
-        for member in self.members.values():
-            member.offer, member.is_overdue, member.n_asked = None, True, 0
-
     def forget_refusals(self) -> None:
         """What kube-scheduler did not offer to members is tried again."""
         self.n_replans, self.most_end_s = 0, None

@@ -139,13 +139,6 @@ class PodGroups:
         for uid in [uid for uid in self._reserved if self._cluster.pods.get(uid) is None]:
             del self._reserved[uid]
 
-    def clear(self) -> None:
-        """Another replica is called from now on, or was until now."""
-        for uid in tuple(self._reserved):
-            self._give_back(uid)
-        for key in tuple(self._groups):
-            self._forget(key)
-
     # Inside.
 
     def _reserve_on(self, node: str, requests: list[PodRequest], ends_s: float) -> None:

@@ -5,7 +5,6 @@ It changes no group, but takes outcomes from the journal.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from extender.groups.members.group import Stage
@@ -33,10 +32,9 @@ kube-scheduler tries a pod that waits again after 5 minutes at most."""
 
 
 class GroupReadings:
-    """Readings of one engine's groups. `is_holder`: whether they are placed here.
+    """Readings of one engine's groups; `called_s` is when filter was called last, None for never.
 
-    Without a Lease (`has_lease`) each extender is its own holder, that of a kube-scheduler which
-    does not lead too; `called_s` is when filter was called last, None for never.
+    Beside a kube-scheduler that does not lead it is not called.
     """
 
     def __init__(
@@ -53,14 +51,11 @@ class GroupReadings:
         self._reserved = reserved
         self._pods = cluster.pods
         self.journal = Journal()
-        self.is_holder = True
-        self.has_lease = False
         self.called_s: float | None = None
 
     def is_placing(self, now_s: float) -> bool:
         """Whether what waits here is told: elsewhere it is not known why."""
-        is_called = self.called_s is not None and now_s < self.called_s + CALLED_S
-        return self.is_holder and (self.has_lease or is_called)
+        return self.called_s is not None and now_s < self.called_s + CALLED_S
 
     @property
     def n_held(self) -> int:
@@ -108,14 +103,12 @@ class GroupReadings:
         size = self._counts.size(group)
         if self._counts.bound.has_begun(key):  # those that ended are not missing
             size = min(size, group.n_watched + len(bound))
-        status = status_of(
+        return status_of(
             group,
             size=size if group.is_sized else None,
             bound=bound,
             reservation=self._reserved.of(key),
         )
-        # Elsewhere it is not known why the group has no place.
-        return status if self.is_holder else replace(status, reason=None, detail="")
 
     def statuses(self) -> Iterator[GroupStatus]:
         """The groups with members that have no node, by name."""

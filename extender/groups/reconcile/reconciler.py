@@ -61,10 +61,6 @@ class Reconciler:
         """Something changed of a group."""
         self._queue.add(key)
 
-    def skip(self, now_s: float) -> None:
-        """Plan nothing of what is due: who begins to plan adds every group anew."""
-        self._queue.take(now_s)
-
     def devices_freed(self, groups: Iterable[Group], n_devices: int) -> None:
         """So many devices came free at most: groups that found no room may have it now."""
         for group in groups:

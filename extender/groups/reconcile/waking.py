@@ -1,8 +1,8 @@
 """Which members of a group are woken, so that kube-scheduler calls filter for them again.
 
 A member with a claim is woken once, and again where filter is not called for it. A member of a
-complete group for which filter was never called here is woken too: after a start and after a change
-of the Lease's holder kube-scheduler has tried it long ago, and may not come back for minutes. Where
+complete group for which filter was never called here is woken too: after a start and after a
+fail-over kube-scheduler has tried it long ago, and may not come back for minutes. Where
 that does not help, the group waits for room. So is a member that was answered that others are
 missing, where there is no place for the group now: its status would say the former for minutes. On
 a full cluster that does not help either, since filter is not called for it. It plans nothing.

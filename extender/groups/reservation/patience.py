@@ -16,8 +16,7 @@ A reservation ends
 3. when no more members fit than before for `MOST_PATIENCES` times the patience: pods there do not
    end. Then other nodes are chosen, without those that did not come free. Where there are none, the
    group has no reservation for as long as the patience, so that others have their turn, and all
-   nodes count again;
-4. when another replica places groups.
+   nodes count again.
 
 So the time is bounded: the number of members that fit grows at most as often as there are members.
 After a restart nothing is reserved, and the time begins again when a plan first finds no room. Time
@@ -122,11 +121,6 @@ class Patience:
         """A group waits no longer."""
         self._waits.pop(key, None)
         self._reserved.end(key)
-
-    def forget_all(self) -> None:
-        """Groups are placed elsewhere."""
-        for key in tuple(self._waits):
-            self.forget(key)
 
     def _is_due(self, group: Group, now_s: float) -> bool:
         if group.no_room_s is None or group.no_room_s + self._patience_s > now_s:

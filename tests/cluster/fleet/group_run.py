@@ -12,11 +12,9 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from contextlib import asynccontextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from extender.embedded import parse_cluster
 from tests.cluster.control.api import open_api
@@ -25,14 +23,12 @@ from tests.cluster.fleet.gangs import Gangs
 from tests.cluster.fleet.group_checker import GroupChecker
 from tests.cluster.fleet.group_workload import PRIORITY_CLASS, GroupMix, Groups
 from tests.cluster.fleet.nodes import create_nodes, node_path
-from tests.cluster.fleet.service import LEASE_S, Service
 from tests.cluster.fleet.stage import start_cast
 from tests.cluster.fleet.stand_in import StandIn
 from tests.cluster.fleet.workload import SCHEDULER, Mix, arrivals, submit
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-    from pathlib import Path
+    from collections.abc import Iterator, Sequence
 
     from extender.embedded.spec import EmbeddedNode
     from tests.cluster.control.api import Api
@@ -41,9 +37,6 @@ if TYPE_CHECKING:
     from tests.cluster.control.processes import Program
     from tests.cluster.control.scheduler import Scheduler
     from tests.cluster.fleet.checker import PodState
-
-    Victims: TypeAlias = Callable[[], list[Program]]
-    """Says which programs die next, all together."""
 
 __all__ = ["Outcome", "Run", "run_groups"]
 
@@ -54,26 +47,22 @@ N_WITH_LEAF = 24
 """The last machines are in no leaf."""
 RECOVERY_S = 60.0
 """How soon after the last fault every group has to be complete."""
-ALL_AT_ONCE = 0.2
-"""Share of the extender's deaths in which all replicas die."""
 _SINGLES_PER_GROUP = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What is run. Every program is killed `n_kills` times, each replica in turn by chance.
+    """What is run. Every program is killed `n_kills` times.
 
     A second scheduler has a profile, single pods and groups of its own, and calls the same
-    extenders. `lease_s` is for two replicas and more.
+    extender.
     """
 
     n_groups: int = 40
     seed: int = 1
-    n_replicas: int = 1
     n_schedulers: int = 1
     n_kills: int = 3
     groups_per_s: float = 1.0
-    lease_s: int = LEASE_S
 
     @property
     def scheduler_names(self) -> list[str]:
@@ -83,45 +72,25 @@ class Run:
 
 @dataclass
 class Programs:
-    """What is killed; `serving` is what has to run in the test's own loop meanwhile."""
+    """What is killed."""
 
     plane: ControlPlane
-    extenders: list[ExtenderProcess]
+    extender: ExtenderProcess
     schedulers: list[Scheduler]
     timeout_s: float
-    service: Service | None = None
 
     @classmethod
-    def start(cls, plane: ControlPlane, folder: Path, run: Run) -> Programs:
-        """Extenders and schedulers as deploy/ runs them: beside each other, or as a Service."""
+    def start(cls, plane: ControlPlane, run: Run) -> Programs:
+        """Extender and schedulers as deploy/ runs them."""
         names = run.scheduler_names
-        flags = ("--scheduler-names", ",".join(names))
-        service: Service | None = None
-        if run.n_replicas == 1:
-            cast = start_cast(plane, *flags)
-            extenders, scheduler, config = [cast.extender], cast.scheduler, cast.config
-        else:
-            service = Service.start(
-                plane, folder, *flags, n_replicas=run.n_replicas, lease_s=run.lease_s
-            )
-            extenders = [one.process for one in service.replicas]
-            scheduler, config = service.scheduler, service.config
-        others = [_start_scheduler(plane, config, name) for name in names[1:]]
-        timeout_s = float(config["extenders"][0]["httpTimeout"].removesuffix("s"))
-        return cls(plane, extenders, [scheduler, *others], timeout_s, service)
-
-    @asynccontextmanager
-    async def serving(self) -> AsyncIterator[None]:
-        """The Service passes calls on, where there is one."""
-        if self.service is None:
-            yield
-        else:
-            async with self.service.balancer.serving():
-                yield
+        cast = start_cast(plane, "--scheduler-names", ",".join(names))
+        others = [_start_scheduler(plane, cast.config, name) for name in names[1:]]
+        timeout_s = float(cast.config["extenders"][0]["httpTimeout"].removesuffix("s"))
+        return cls(plane, cast.extender, [cast.scheduler, *others], timeout_s)
 
     def stop(self) -> None:
         """End them; the control plane goes on."""
-        for program in (*self.schedulers, *self.extenders):
+        for program in (*self.schedulers, self.extender):
             program.stop()
 
 
@@ -137,37 +106,24 @@ class Faults:
     async def all(self) -> None:
         """Every kill, spread over the time in which groups are made."""
         n_kills = self.run.n_kills
-        schedulers = [partial(_alone, one) for one in self.programs.schedulers]
-        inside: list[Victims] = [self._extenders, *schedulers]
-        server: Victims = partial(_alone, self.programs.plane.api_server)
+        inside: list[Program] = [self.programs.extender, *self.programs.schedulers]
+        server: Program = self.programs.plane.api_server
         span_s = self.run.n_groups / self.run.groups_per_s
         await asyncio.gather(
             self._stream(n_kills * inside, span_s),
             self._stream(n_kills * [server], span_s),
         )
 
-    def _extenders(self) -> list[Program]:
-        """Who dies next; the next connections go to any replica."""
-        service, extenders = self.programs.service, self.programs.extenders
-        if service is not None:
-            service.balancer.turn = self.chance.randrange(len(extenders))
-        if self.chance.random() < ALL_AT_ONCE:
-            return [*extenders]
-        return [self.chance.choice(extenders)]
-
-    async def _stream(self, plan: list[Victims], span_s: float) -> None:
+    async def _stream(self, plan: list[Program], span_s: float) -> None:
         """SIGKILL, a short death, a restart."""
         self.chance.shuffle(plan)
         pause_s = span_s / len(plan)
-        for victims in plan:
-            programs = victims()
+        for program in plan:
             began_s = asyncio.get_running_loop().time()
             rest_s = self.chance.uniform(0.5, 1.5) * pause_s
-            for program in programs:
-                await asyncio.to_thread(program.kill)
+            await asyncio.to_thread(program.kill)
             await asyncio.sleep(self.chance.uniform(0, 1.5))
-            for program in programs:
-                await asyncio.to_thread(program.start)
+            await asyncio.to_thread(program.start)
             self.n_done += 1
             await asyncio.sleep(max(0.0, began_s + rest_s - asyncio.get_running_loop().time()))
 
@@ -210,8 +166,8 @@ class Outcome:
         done = "not complete" if self.took_s is None else f"complete {self.took_s:.1f} s after it"
         return (
             f"seed {self.run.seed}: {len(every)} groups with {n_pods} bound members beside "
-            f"{self.checker.n_bound - n_pods} single pods, {self.run.n_replicas} replicas, "
-            f"{self.run.n_schedulers} schedulers; {self.n_faults} faults, {done}; "
+            f"{self.checker.n_bound - n_pods} single pods, {self.run.n_schedulers} "
+            f"schedulers; {self.n_faults} faults, {done}; "
             f"{self.n_replaced} members and {self.n_recreated} groups made again; "
             f"{n_refused} members refused by the API server; partly bound at most "
             f"{max(partly_s, default=0.0):.2f} s, {sum(one > 1 for one in partly_s)} for more "
@@ -219,9 +175,9 @@ class Outcome:
         )
 
 
-def run_groups(plane: ControlPlane, folder: Path, run: Run) -> Outcome:
-    """Run it on a control plane without scheduler; `folder` is for certificates."""
-    programs = Programs.start(plane, folder, run)
+def run_groups(plane: ControlPlane, run: Run) -> Outcome:
+    """Run it on a control plane without scheduler."""
+    programs = Programs.start(plane, run)
     try:
         return asyncio.run(_run(programs, run))
     finally:
@@ -234,7 +190,6 @@ async def _run(programs: Programs, run: Run) -> Outcome:
     chance = random.Random(run.seed)  # noqa: S311 - faults that can be repeated
     begin = await current_revision(plane.etcd_url) + 1
     async with (
-        programs.serving(),
         open_api(plane.admin) as api,
         Follower(plane.etcd_url, checker, from_revision=begin) as follower,
         StandIn(api, gangs=Gangs()),
@@ -255,9 +210,7 @@ async def _run(programs: Programs, run: Run) -> Outcome:
         except TimeoutError:
             outcome.stuck = list(_stuck(checker))
     outcome.n_preempt_calls = sum(
-        line.get("verb") == "preempt"
-        for one in programs.extenders
-        for line in one.events("answered")
+        line.get("verb") == "preempt" for line in programs.extender.events("answered")
     )
     return outcome
 
@@ -295,10 +248,6 @@ async def _label_leaves(api: Api, nodes: Sequence[EmbeddedNode]) -> None:
     for number, node in enumerate(nodes[:N_WITH_LEAF]):
         labels = {LEAF: f"leaf-{number // NODES_OF_A_LEAF}"}
         await api.patch(node_path(node.name), {"metadata": {"labels": labels}})
-
-
-def _alone(program: Program) -> list[Program]:
-    return [program]
 
 
 def _start_scheduler(plane: ControlPlane, config: dict[str, Any], name: str) -> Scheduler:

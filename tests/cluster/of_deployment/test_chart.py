@@ -234,17 +234,6 @@ def test_a_kind_of_groups_has_its_right_where_the_setting_names_it(helm, name, k
         assert found == granted
 
 
-def test_a_variable_comes_after_those_that_it_names(helm):
-    """The kubelet fills in what stands before; the order is the one thing not compared above."""
-    (extender,) = (
-        one["spec"]["template"]["spec"]["containers"][0]
-        for one in helm.objects(*way("service"))
-        if identity(one) == ("Deployment", SYSTEM, "coterie-extender")
-    )
-    names = [one["name"] for one in extender["env"]]
-    assert names.index("POD_IP") < names.index("COTERIE_EXTENDER_REPLICA_URL")
-
-
 @pytest.mark.parametrize("name", WAYS)
 def test_lint_finds_nothing(helm, name):
     """Helm's own rules, warnings included."""

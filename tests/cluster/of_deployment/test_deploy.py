@@ -15,8 +15,7 @@ import pytest
 import yaml
 
 from kube.client import ApiServer, Binding, ObjectEvent, Transport
-from kube.errors import KubeError
-from kube.objects import TEMPLATES, Lease, ObjectKey
+from kube.objects import TEMPLATES, ObjectKey
 from tests.cluster.control.control_plane import MASTERS, ControlPlane
 from tests.cluster.control.credentials import Authority
 from tests.cluster.control.manifests import (
@@ -590,28 +589,6 @@ def test_the_extender_may_do_what_it_does(installed):
         lambda server: server.create_event(event),
     )
     assert installed.annotations(path) == {names.PLAN: "genuine", names.RETRY: "1"}
-
-
-def test_only_replicas_have_a_lease(installed):
-    """One Lease, by name; an extender that needs none may write none."""
-    now = datetime.now(UTC)
-
-    def lease(name):
-        return Lease(NAMESPACE, name, "me", 15, now, now, 0)
-
-    async def renew(server, name):
-        made = await server.create_lease(lease(name))
-        return await server.update_lease(made)
-
-    if installed.mode is Mode.SERVICE:
-        call(installed.extender, lambda server: renew(server, "coterie-extender"))
-        with pytest.raises(KubeError) as refused:
-            call(installed.extender, lambda server: renew(server, "kube-scheduler"))
-        assert refused.value.status == 403
-    else:
-        with pytest.raises(KubeError) as refused:
-            call(installed.extender, lambda server: server.create_lease(lease("any")))
-        assert refused.value.status == 403
 
 
 @pytest.mark.parametrize(

@@ -57,11 +57,7 @@ def start_extender(plane, mode, kubeconfig, tls):
     shipped = extender_settings(mode)
     port, health_port = free_port(), free_port()
     here = {"listen_address": LOOPBACK, "listen_port": port, "kubeconfig": kubeconfig} | tls
-    here |= {
-        "health_port": health_port,
-        "read_port": 0,
-        "replica_url": f"https://{LOOPBACK}:{port}",
-    }
+    here |= {"health_port": health_port, "read_port": 0}
     settings = {name: here.get(name, value) for name, value in shipped.items()}
     health_url = f"http://{LOOPBACK}:{health_port if 'health_port' in shipped else port}"
     return plane.start_extender(

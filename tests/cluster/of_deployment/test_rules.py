@@ -108,9 +108,6 @@ CASES = {
     "CoterieExtenderPodsUnreadable": Case(
         extender("refused_probes", "0x60", "1x60"), extender("refused_probes", "0x60", "0x60"), {}
     ),
-    "CoterieExtenderNoBinder": Case(
-        extender("may_bind", "0x60", "0x60"), extender("may_bind", "0x60", "1x60"), {}
-    ),
     "CoterieExtenderCallsFail": Case(
         extender(
             "answers_total",
@@ -324,8 +321,7 @@ VALUES = {
     ),
     "coterie:bind_failed:ratio_rate5m": (
         extender("answers_total", "0+1x90", "0+0x90", verb="bind", outcome="failed")
-        | extender("answers_total", "0+3x90", "0+0x90", verb="bind", outcome="ok")
-        | extender("answers_total", "0+0x90", "0+4x90", verb="bind", outcome="forwarded"),
+        | extender("answers_total", "0+3x90", "0+0x90", verb="bind", outcome="ok"),
         {},
         0.25,
     ),

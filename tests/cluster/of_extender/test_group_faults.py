@@ -17,9 +17,9 @@ pytestmark = [pytest.mark.cluster, pytest.mark.alone, pytest.mark.own_plane]
 SEED = int(os.environ.get("COTERIE_SEED", "1"))
 
 
-def test_groups_outlive_every_fault(control_plane, tmp_path):
+def test_groups_outlive_every_fault(control_plane):
     """None was partly bound for longer than `httpTimeout`; all are complete in the end."""
-    outcome = run_groups(control_plane, tmp_path, Run(n_groups=24, groups_per_s=0.6, seed=SEED))
+    outcome = run_groups(control_plane, Run(n_groups=24, groups_per_s=0.6, seed=SEED))
     print(outcome.summary())  # noqa: T201 - `pytest -s` shows it
     assert outcome.broken() == []
     assert outcome.took_s is not None

@@ -17,7 +17,7 @@ import pytest
 from kube.client import ApiServer, Binding, ObjectEvent, Request, Transport
 from kube.client.transport import MERGE_PATCH
 from kube.errors import Conflict, Gone, KubeError, NotFound
-from kube.objects import Lease, ObjectKey
+from kube.objects import ObjectKey
 from kube.watch import Reflector, Timing, watches
 
 pytestmark = [pytest.mark.cluster, pytest.mark.own_plane]
@@ -101,6 +101,13 @@ async def opened(plane, kubeconfig=None):
         await transport.close()
 
 
+async def synced(reflector):
+    """Wait for the first list."""
+    async with asyncio.timeout(SOON_S):
+        while not reflector.is_synced:  # noqa: ASYNC110 - no event
+            await asyncio.sleep(0.02)
+
+
 @asynccontextmanager
 async def reflected(door, source, timing=Timing()):  # noqa: B008 - it is frozen
     """A running reflector, synced, and its sink."""
@@ -108,8 +115,7 @@ async def reflected(door, source, timing=Timing()):  # noqa: B008 - it is frozen
     reflector = Reflector(door, source, received, timing=timing)
     running = asyncio.create_task(reflector.run())
     try:
-        async with asyncio.timeout(SOON_S):
-            await reflector.relist()
+        await synced(reflector)
         yield reflector, received
     finally:
         running.cancel()
@@ -232,7 +238,7 @@ def test_a_deletion_shows_what_it_leaves_the_containers(control_plane, grace_s, 
             received = Noting()
             reflector = Reflector(door, watches.assigned_pods([GPU]), received)
             running = asyncio.create_task(reflector.run())
-            await reflector.relist()
+            await synced(reflector)
             pod, version = await create_pod(door, name, 2)
             await ApiServer(door).bind(Binding(pod, version, "n-bound", {PLAN: "plan"}))
             await received.until(lambda it: name in it.objects)
@@ -354,29 +360,6 @@ def test_a_killed_api_server_is_found_again(control_plane):
     played(run())
 
 
-async def current_resource_version(door):
-    """The version that the server's store has now: a consistent list of one object carries it."""
-    answer = await door.request(Request("GET", "/api/v1/pods", SOON_S, query={"limit": "1"}))
-    return json.loads(answer)["metadata"]["resourceVersion"]
-
-
-def test_a_list_on_request_holds_all_that_was_written_before(control_plane):
-    """Who takes a lease over must know every binding of the one before."""
-
-    async def run():
-        async with opened(control_plane) as door:
-            api = ApiServer(door)
-            async with reflected(door, watches.assigned_pods([GPU])) as (reflector, received):
-                pod, version = await create_pod(door, "handed-over", 2)
-                await api.bind(Binding(pod, version, "n1", {PLAN: "p"}))
-                now = await current_resource_version(door)
-                await reflector.relist()
-                assert int(reflector.resource_version) >= int(now)
-                assert received.objects["handed-over"].plan == "p"
-
-    played(run())
-
-
 def test_a_binding_writes_the_plan_and_binds_once(control_plane):
     """One transaction; whatever forbids it is a conflict, and the pod itself shows which."""
 
@@ -494,29 +477,6 @@ def test_events_are_shown_by_kubectl(control_plane):
         assert "coterie no set of 4" in " ".join(described.split())
 
 
-def test_a_lease_has_one_writer(control_plane):
-    """Creation and replacement are refused to whoever comes second."""
-
-    async def run():
-        async with opened(control_plane) as door:
-            api = ApiServer(door)
-            now = datetime.now(UTC)
-            wanted = Lease("default", "coterie", "me", 15, now, now, 0)
-            assert await api.get_lease("default", "coterie") is None
-            created = await api.create_lease(wanted)
-            assert replace(created, resource_version="") == wanted
-            with pytest.raises(Conflict):
-                await api.create_lease(wanted)
-            taken = await api.update_lease(replace(created, holder="you", n_transitions=1))
-            assert await api.get_lease("default", "coterie") == taken
-            with pytest.raises(Conflict):
-                await api.update_lease(replace(created, holder="me"))
-            released = await api.update_lease(replace(taken, holder="", duration_s=1))
-            assert released.holder == ""
-
-    played(run())
-
-
 def test_budgets_are_those_of_the_api_server(control_plane):
     """Selectors as users write them."""
 
@@ -563,8 +523,7 @@ def test_a_reflector_that_is_not_allowed_waits_until_it_is(control_plane):
                     "--clusterrole=cluster-admin",
                     "--serviceaccount=default:coterie",
                 )
-                async with asyncio.timeout(SOON_S):
-                    await reflector.relist()
+                await synced(reflector)
             finally:
                 running.cancel()
                 await asyncio.gather(running, return_exceptions=True)

@@ -1,10 +1,12 @@
-"""Two pairs of kube-scheduler and extender: a leader without a working extender leads no more.
+"""Two pairs of kube-scheduler and extender: who leads, and what a fail-over leaves behind.
 
 The kubelet's part, liveness probes and restarts, is played by the manifest's own probe.
 """
 
 from __future__ import annotations
 
+import asyncio
+import json
 import threading
 import time
 from dataclasses import dataclass, field
@@ -26,7 +28,8 @@ from tests.cluster.control.manifests import (
 )
 from tests.cluster.control.processes import free_port
 from tests.cluster.fleet.nodes import node_manifest
-from tests.cluster.fleet.workload import PODS, make_pod, pod_path
+from tests.cluster.fleet.stage import Cast, play
+from tests.cluster.fleet.workload import PODS, Mix, arrivals, make_pod, pod_path, submit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,6 +41,9 @@ pytestmark = pytest.mark.cluster
 
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/coterie-scheduler"
 STANDBY_PLACES_WITHIN_S = 60.0
+ELECTION = {"leaseDuration": "4s", "renewDeadline": "3s", "retryPeriod": "1s"}
+"""Shorter than in deploy/, which has kube-scheduler's own 15 s, so that fail-overs are many."""
+CLUSTER = parse_cluster("4x dgx-h100, 4x dgx-1-v100, 2x 8x-l4")
 RESTART_S = 10.0
 """The kubelet's delay before it starts a container for the second time (kubelet.go)."""
 
@@ -98,8 +104,8 @@ def plane(binaries, tmp_path) -> Iterator[ControlPlane]:
         yield running
 
 
-def start_pair(plane: ControlPlane, number: int) -> Pair:
-    """One of the Deployment's pods."""
+def start_pair(plane: ControlPlane, number: int, **election: str) -> Pair:
+    """One of the Deployment's pods; `election` are other times of leader election."""
     port, health_port = free_port(), free_port()
     shipped = extender_settings(Mode.SECOND_SCHEDULER)
     shipped |= {"listen_port": str(port), "health_port": str(health_port), "read_port": "0"}
@@ -111,12 +117,21 @@ def start_pair(plane: ControlPlane, number: int) -> Pair:
         environment={f"COTERIE_EXTENDER_{name.upper()}": one for name, one in shipped.items()},
     )
     account = plane.service_account(NAMESPACE, "coterie-scheduler")
-    config = scheduler_config(Mode.SECOND_SCHEDULER, extender.url, kubeconfig=account)
+    text = scheduler_config(Mode.SECOND_SCHEDULER, extender.url, kubeconfig=account)
+    config: dict[str, Any] = json.loads(text)
+    config["leaderElection"] |= election
     own = ("--authentication-kubeconfig", str(account), "--authorization-kubeconfig", str(account))
     scheduler = plane.start_scheduler(
         config, name=f"scheduler-{number}", flags=("--leader-elect=true", *own)
     )
     return Pair(extender, scheduler)
+
+
+def start_pairs(plane: ControlPlane, **election: str) -> list[Pair]:
+    """Two of them, of which the first leads."""
+    leader = start_pair(plane, 0, **election)
+    await_so(lambda: holder(plane) != "", "a leader")
+    return [leader, start_pair(plane, 1, **election)]
 
 
 def holder(plane: ControlPlane) -> str:
@@ -148,10 +163,8 @@ def lock_out(pair: Pair, plane: ControlPlane) -> None:
 @pytest.mark.parametrize("break_extender", [crash, lock_out], ids=["crashed", "never synced"])
 def test_the_standby_leads_where_the_leaders_extender_is_broken(plane, break_extender):
     """GPU pods waited for as long as the leader lived; the healthy pair is not restarted."""
-    leader = start_pair(plane, 0)
-    await_so(lambda: holder(plane) != "", "a leader")
+    leader, standby = start_pairs(plane)
     first = holder(plane)
-    standby = start_pair(plane, 1)
     plane.client.post(PODS, json=make_pod("before", 2)).raise_for_status()
     await_so(lambda: is_bound(plane, "before"), "bound by the leader")
     pairs = (leader, standby)
@@ -184,3 +197,54 @@ def test_an_outage_of_the_api_server_is_no_fault_of_an_extender(plane):
     assert pair.extender.get("/healthz").status_code == httpx.codes.OK
     plane.start_api_server()
     await_so(lambda: pair.extender.get("/readyz").status_code == httpx.codes.OK, "ready")
+
+
+def test_a_fail_over_loses_nothing_and_gives_nothing_twice(plane):
+    """Leaders are killed, and ended in order, while pods come and go; the checker reads etcd."""
+    pairs = start_pairs(plane, **ELECTION)
+    stream = arrivals(Mix(n_pods=200, pods_per_s=8, mean_run_s=4, seed=3))
+    cast = Cast(plane, pairs[0].extender, pairs[0].scheduler, {}, None)
+
+    async def main() -> None:
+        async with play(cast, CLUSTER, is_known=False) as played:
+            await asyncio.gather(
+                submit(played.api, stream),
+                asyncio.to_thread(fail_over, plane, pairs),
+                played.until(lambda: played.checker.n_bound == len(stream), within_s=300),
+            )
+
+    asyncio.run(main())
+
+
+def test_members_that_wait_when_the_leader_dies_are_placed_by_the_next(plane):
+    """Its extender was never called for them: it wakes them when the last one is there."""
+    pairs = start_pairs(plane, **ELECTION)
+    wishes = {"coterie.gpu/group": "g", "coterie.gpu/group-size": "2"}
+    cast = Cast(plane, pairs[0].extender, pairs[0].scheduler, {}, None)
+
+    async def main() -> None:
+        async with play(cast, CLUSTER, is_known=False) as played:
+            await played.create(make_pod("g-0", 8, annotations=wishes))
+            assert "waits for its group" in await played.refused("g-0")
+            await asyncio.to_thread(take_away, plane, pairs[0], "kill")
+            await played.create(make_pod("g-1", 8, annotations=wishes))
+            await played.bound("g-0", "g-1")
+
+    asyncio.run(main())
+
+
+def fail_over(plane: ControlPlane, pairs: list[Pair]) -> None:
+    """Take the leader away again and again, and bring it back when the other one leads."""
+    for act in ("kill", "stop", "kill"):
+        take_away(plane, pairs[0], act)
+        pairs[0].extender.start()
+        pairs[0].scheduler.start()
+        pairs.reverse()
+
+
+def take_away(plane: ControlPlane, leader: Pair, act: str) -> None:
+    """End the leader, scheduler and extender, and wait for another."""
+    before = holder(plane)
+    for program in (leader.scheduler, leader.extender):
+        getattr(program, act)()
+    await_so(lambda: holder(plane) not in {"", before}, "another leader")

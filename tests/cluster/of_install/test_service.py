@@ -1,10 +1,9 @@
-"""deploy/service as a reader applies it: the page's certificates, the Service's name, its Lease."""
+"""deploy/service as a reader applies it: the page's certificates, the Service's name."""
 
 from __future__ import annotations
 
 import os
 import subprocess
-import time
 from typing import TYPE_CHECKING
 
 import httpx
@@ -28,7 +27,6 @@ pytestmark = [pytest.mark.cluster, pytest.mark.kubelet, pytest.mark.install]
 
 SYSTEM = "coterie-system"
 PAGE = ROOT / "docs" / "install.md"
-MAY_BIND = "coterie_extender_may_bind"
 SOON_S = 60.0
 
 
@@ -87,13 +85,6 @@ def is_ready(pod):
     return any((one["type"], one["status"]) == ("Ready", "True") for one in conditions)
 
 
-def may_bind(address):
-    """What the extender at that address says of itself."""
-    page = httpx.get(f"http://{address}:8889/metrics", timeout=60, trust_env=False).text
-    (line,) = [one for one in page.splitlines() if one.startswith(MAY_BIND)]
-    return float(line.split()[1])
-
-
 def until_planned(stage, name, gpus):
     """Run a pod with so many GPUs; it has what its plan says."""
     assert stage.start(name, gpus).devices == tuple(stage.plan(name))
@@ -103,24 +94,6 @@ def until_planned(stage, name, gpus):
 def test_the_scheduler_calls_the_extender_by_the_services_name(stage):
     """Over mutual TLS, through CoreDNS and kube-proxy: without either no pod would be planned."""
     until_planned(stage, "by-name", 2)
-
-
-def test_one_replica_binds_and_the_other_takes_over(stage):
-    """The pod's address, which the Lease's holder publishes, is one that the other one reaches."""
-    values: dict[str, float] = {}
-    deadline = time.monotonic() + SOON_S
-    while sorted(values.values()) != [0, 1]:
-        assert time.monotonic() < deadline, values
-        values = {name: may_bind(address) for name, address in extenders(stage).items()}
-    leader = max(values, key=values.__getitem__)
-    stage.kubectl("delete", "pod", "-n", SYSTEM, leader)
-    stage.rolled_out("deployment/coterie-extender", SYSTEM)
-    deadline = time.monotonic() + SOON_S
-    while sum(map(may_bind, (now := extenders(stage)).values())) != 1:
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-    assert leader not in now
-    until_planned(stage, "after", 2)
 
 
 def test_who_has_no_certificate_is_refused(stage):

@@ -73,7 +73,6 @@ class FakeApi:
         self.objects: dict[str, dict[str, Json]] = {
             "nodes": {},
             "pods": {},
-            "leases": {},
             "jobs": {},
         }
         self.events: list[Json] = []
@@ -220,20 +219,6 @@ class FakeApi:
         self._stir()
         return web.json_response(self.events[-1], status=201)
 
-    async def create(self, request: web.Request) -> web.Response:
-        """Create a Lease."""
-        content = await request.json()
-        if content["metadata"]["name"] in self.objects["leases"]:
-            raise _refused(409, "AlreadyExists", "")
-        return web.json_response(self.put("leases", content), status=201)
-
-    async def replace(self, request: web.Request) -> web.Response:
-        """Replace the Lease of that version."""
-        content, found = await request.json(), self._find(request)
-        if content["metadata"]["resourceVersion"] != found["metadata"]["resourceVersion"]:
-            raise _refused(409, "Conflict", "")
-        return web.json_response(self.put("leases", content))
-
     def _find(self, request: web.Request, kind: str = "") -> Json:
         kind = kind or request.match_info["kind"]
         found = self.objects[kind].get(request.match_info["name"])
@@ -285,7 +270,6 @@ async def fake_api(folder: Path) -> AsyncIterator[tuple[FakeApi, Path]]:
     api = FakeApi()
     app = web.Application()
     named = "/api/v1/namespaces/{namespace}/{kind:pods}/{name}"
-    leases = "/apis/coordination.k8s.io/v1/namespaces/{namespace}/{kind:leases}"
     app.add_routes(
         [
             web.get("/api/v1/{kind:nodes|pods}", api.collection),
@@ -297,9 +281,6 @@ async def fake_api(folder: Path) -> AsyncIterator[tuple[FakeApi, Path]]:
             web.patch("/api/v1/{kind:nodes}/{name}", api.patch),
             web.post(f"{named}/binding", api.bind),
             web.post("/api/v1/namespaces/{namespace}/events", api.add_event),
-            web.get(f"{leases}/{{name}}", api.read),
-            web.post(leases, api.create),
-            web.put(f"{leases}/{{name}}", api.replace),
         ]
     )
     runner = web.AppRunner(app, shutdown_timeout=0.1)

@@ -16,15 +16,12 @@ from extender import wiring
 from extender.config import ExtenderSettings
 from extender.decision_log.replay import replay
 from extender.embedded import lay_out, parse_cluster
-from extender.ha.lease_rules import url_of
 from extender.http.explain_responses import Explanation
 from extender.http.responses import NodesState, State
-from extender.http.tls import Certificates
 from kube.errors import SettingsError
 from tests.cluster.fleet.nodes import node_manifest
 from tests.integration.extender.fake_api import FakeApi, fake_api
 from tests.integration.extender.test_serving import WatchedLog
-from tests.unit.extender.pki import HOST, authority, issue
 from tests.unit.extender.pods import GPU, container
 from topology.annotations import DeviceHold, DevicesReport, decode_plan, encode_devices
 from topology.model import names
@@ -223,7 +220,6 @@ def test_routes_of_a_live_extender(tmp_path):
             'coterie_extender_watch_last_heard_timestamp_seconds{source="assigned_pods"}',
             "coterie_extender_bind_own_duration_seconds_count 1.0",
             'coterie_extender_placed_bandwidth_bytes_per_second_count{machine="8x',
-            "coterie_extender_may_bind 1.0",
             "process_resident_memory_bytes",
         ):
             assert line in text
@@ -398,73 +394,6 @@ def test_another_extender_should_serve_where_the_api_server_is_not_away(tmp_path
             assert (await live.client.get(path)).status_code == 200
 
     run(tmp_path, act, prepare=prepare, acts_on="watch_error")
-
-
-def test_a_replica_takes_the_lease_before_it_binds(tmp_path):
-    """And gives it up at the end, when its binds are finished."""
-    leases: list[Any] = []
-
-    async def act(live: Live) -> None:
-        await live.place("p", 2, NODES[0].name)
-        lease = live.api.objects["leases"]["extender"]
-        assert url_of(lease["spec"]["holderIdentity"]) == "http://127.0.0.1:1"
-        assert live.api.n_lists["pods"] == 4
-        metrics = (await live.client.get("/metrics")).text
-        assert "coterie_extender_may_bind 1.0" in metrics
-        leases.append(live.api.objects["leases"])
-
-    log = run(tmp_path, act, lease="default/extender", replica_url="http://127.0.0.1:1")
-    assert log.events.count("lease_acquired") == 1
-    assert leases[0]["extender"]["spec"]["holderIdentity"] == ""
-
-
-def test_a_follower_forwards_binds(tmp_path):
-    """To the holder that the Lease names; where none answers, the scheduler gets an error."""
-
-    def prepare(api: FakeApi) -> None:
-        spec = {"holderIdentity": "https://127.0.0.1:1", "leaseDurationSeconds": 15}
-        api.put("leases", {"metadata": {"namespace": "default", "name": "extender"}, "spec": spec})
-
-    async def act(live: Live) -> None:
-        del live
-        base = f"https://127.0.0.1:{port[0]}"
-        async with httpx.AsyncClient(
-            base_url=base, verify=tls.client, trust_env=False, timeout=SOON_S
-        ) as client:
-            sni = {"sni_hostname": HOST}
-            body = {"PodNamespace": "d", "PodName": "p", "PodUID": "u", "Node": "n"}
-            answer = await client.post("/bind", json=body, extensions=sni)
-            assert "no replica that may bind can be reached" in answer.json()["Error"]
-            hopped = {"Coterie-Forwarded-For": "https://b", "Coterie-Time-Left": "soon"}
-            answer = await client.post("/bind", json=body, extensions=sni, headers=hopped)
-            assert "request received by https://me" in answer.json()["Error"]
-
-    by = authority()
-    files = issue(tmp_path / "tls", by)
-    tls = Certificates(files)
-    port: list[int] = []
-    opened = wiring.open_sockets
-
-    def open_sockets(settings: ExtenderSettings) -> wiring.Sockets:
-        sockets = opened(settings)
-        port.append(sockets.verbs.getsockname()[1])
-        return sockets
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(wiring, "open_sockets", open_sockets)
-        run(
-            tmp_path,
-            act,
-            prepare=prepare,
-            lease="default/extender",
-            replica_url="https://me",
-            peer_name=HOST,
-            tls_cert=files.cert,
-            tls_key=files.key,
-            tls_client_ca=files.client_ca,
-            health_port=0,
-            http_timeout_s=1.0,
-        )
 
 
 def test_without_an_api_server_nothing_starts(tmp_path):

@@ -30,7 +30,7 @@ async def until_held(live: Live) -> None:
 
 
 def test_a_bind_that_is_held_does_not_delay_the_end(tmp_path, monkeypatch):
-    """Until it ends the Lease is kept, and no other replica binds; the scheduler tries it again."""
+    """Until it ends the next process does not begin; the scheduler tries the pod again."""
     monkeypatch.setattr("extender.http.server.GRACE_S", GRACE_S)
     answers: list[Any] = []
     binds: list[asyncio.Task[None]] = []
@@ -54,10 +54,9 @@ def test_a_bind_that_is_held_does_not_delay_the_end(tmp_path, monkeypatch):
         await until_held(live)
         began_s.append(time.monotonic())
 
-    url = "http://127.0.0.1:1"
     times: dict[str, Any] = {"claim_s": 2 * HTTP_TIMEOUT_S, "assume_s": 3 * HTTP_TIMEOUT_S}
     times["http_timeout_s"] = HTTP_TIMEOUT_S
-    run(tmp_path, act, lease="default/extender", replica_url=url, **times)
+    run(tmp_path, act, **times)
     assert time.monotonic() - began_s[0] < GRACE_S
     assert "did not come in time" in answers[0]["Error"]
     assert all(one.done() for one in binds)

@@ -17,11 +17,11 @@ from fastapi import FastAPI
 from starlette.responses import Response
 
 from extender.http import server
-from extender.http.asgi import VerbApp, VerbRequest, VerbResponse
+from extender.http.asgi import VerbApp, VerbResponse
 from extender.http.server import GC_THRESHOLDS, Door, freeze, listen, run_until_signal
 from extender.http.tls import Certificates
 from kube.errors import SettingsError
-from tests.unit.extender.pki import HOST, authority, issue
+from tests.unit.extender.pki import HOST, authority, client_context, issue
 from tests.unit.extender.shells import Log
 
 if TYPE_CHECKING:
@@ -110,9 +110,9 @@ def serve(
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def client(certificates: Certificates | None = None) -> httpx.AsyncClient:
+def client(files: TlsFiles | None = None) -> httpx.AsyncClient:
     """A client, with a certificate if it has one."""
-    verify = True if certificates is None else certificates.client
+    verify = True if files is None else client_context(files)
     return httpx.AsyncClient(verify=verify, trust_env=False, timeout=SOON_S)
 
 
@@ -152,7 +152,7 @@ def test_a_rotated_certificate_needs_no_restart(tmp_path, listener, monkeypatch)
     monkeypatch.setattr(server, "CERTIFICATES_EVERY_S", 0.01)
     by, log = authority(), WatchedLog()
     files = issue(tmp_path / "server", by)
-    mine = Certificates(issue(tmp_path / "client", by))
+    mine = issue(tmp_path / "client", by)
     where = url(listener, "https")
     serve([Door(hello(), listener, Certificates(files))], go, log)
     assert log.events[0] == "certificates_changed"
@@ -193,9 +193,9 @@ def test_health_is_plain_beside_tls(tmp_path, listener, other_listener):
     serve(doors, go, Log())
 
 
-def echo(request: VerbRequest) -> VerbResponse:
+def echo(body: bytes | None) -> VerbResponse:
     """Answer with the body, or with 413 where it was too large."""
-    return VerbResponse(413, b"{}") if request.body is None else VerbResponse(200, request.body)
+    return VerbResponse(413, b"{}") if body is None else VerbResponse(200, body)
 
 
 def post(body: bytes, *headers: str) -> bytes:

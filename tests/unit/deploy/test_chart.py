@@ -44,7 +44,6 @@ RIGHTS = {
     "reader-rbac": ("base/reader-rbac", SCHEDULES),
     "user-keys": ("base/user-keys", SCHEDULES),
     "scheduler-rbac": ("scheduler/rbac", SCHEDULES),
-    "lease-rbac": ("service/rbac", IS_SERVICE),
     "agent-rbac": ("plugin/rbac", HAS_PLUGIN),
     "agent-rights": ("plugin/agent-rights", HAS_PLUGIN),
     "node-keys": ("plugin/node-keys", HAS_PLUGIN),

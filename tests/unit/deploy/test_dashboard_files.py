@@ -18,7 +18,7 @@ from tests.docs.metrics_table import all_metrics, unknown_parts
 FILES = DEPLOY / "chart" / "files"
 RULES = yaml.safe_load((FILES / "rules.yaml").read_text(encoding="utf-8"))
 RECORDED = {one["record"] for group in RULES["groups"] for one in group["rules"] if "record" in one}
-PER_REPLICA = {"coterie_extender_ready", "coterie_extender_may_bind", "coterie_extender_build_info"}
+PER_REPLICA = {"coterie_extender_ready", "coterie_extender_build_info"}
 BOARDS = pytest.mark.parametrize("board", DASHBOARDS, ids=lambda board: board.uid)
 
 

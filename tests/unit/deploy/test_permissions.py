@@ -16,7 +16,7 @@ from aiohttp import web
 from extender.protocol import OWNED_KINDS
 from kube.client import ApiServer, Binding, ObjectEvent, PortForward, Transport
 from kube.errors import KubeError
-from kube.objects import Lease, ObjectKey
+from kube.objects import ObjectKey
 from kube.watch import Reflector, watches
 from kubectl_coterie.cluster.find_extender import find_extender_pods
 from kubectl_coterie.errors import CliError
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 EXTENDER = DEPLOY.parent / "extender"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-LEASE = Lease("ns", "lease", "me", 15, NOW, NOW, 0)
 POD = ObjectKey("ns", "p", "u")
 EVENT = ObjectEvent(
     about=POD,
@@ -52,9 +51,6 @@ CALLS = {
     "list_pdbs": lambda s: s.list_pdbs(),
     "annotate_pod": lambda s: s.annotate_pod("ns", "p", "u", {}),
     "create_event": lambda s: s.create_event(EVENT),
-    "get_lease": lambda s: s.get_lease("ns", "lease"),
-    "create_lease": lambda s: s.create_lease(LEASE),
-    "update_lease": lambda s: s.update_lease(LEASE),
 }
 SOURCES: dict[str, Callable[[], Source[Any]]] = {
     "nodes": watches.nodes,
@@ -207,10 +203,8 @@ def test_every_call_is_counted():
 
 def test_roles_are_what_the_code_needs(requests):
     """A permission too few fails in production; one too many is an attacker's."""
-    leases = {one for one in requests if one[2] == "leases"}
     owners = {one for of in GROUP_OWNERS.values() for one in of}
-    assert granted("service/rbac.yaml", "Role") == leases
-    assert granted("base/rbac.yaml", "ClusterRole") == requests - leases - owners
+    assert granted("base/rbac.yaml", "ClusterRole") == requests - owners
     assert owners <= requests
 
 
@@ -239,10 +233,3 @@ def test_the_readers_role_is_what_a_port_forward_needs(tmp_path):
 def test_no_one_is_bound_to_the_readers_role():
     """Who may read is for the cluster's administrators to say."""
     assert [one["kind"] for one in documents("base/reader-rbac.yaml")] == ["Role"]
-
-
-def test_leases_are_one_lease():
-    """Only creating cannot be bound to a name."""
-    role, _ = documents("service/rbac.yaml")
-    unnamed = [rule["verbs"] for rule in role["rules"] if "resourceNames" not in rule]
-    assert unnamed == [["create"]]

@@ -98,12 +98,6 @@ def test_scheduler_and_extender_are_settings_the_same(mode):
     assert settings["scheduler_names"].split(",") == profiles
 
 
-def test_peers_are_checked_for_the_services_name():
-    """A replica's certificate names the Service that the scheduler calls, not the pod's address."""
-    (extender,) = config(Mode.SERVICE)["extenders"]
-    assert extender_settings(Mode.SERVICE)["peer_name"] == urlsplit(extender["urlPrefix"]).hostname
-
-
 @pytest.mark.parametrize(("one", "other"), list(itertools.combinations(Mode, 2)))
 def test_modes_differ_only_in_who_and_where(one, other):
     """A value tuned in one mode and forgotten in another would be found by users only."""

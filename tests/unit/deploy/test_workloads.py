@@ -11,7 +11,6 @@ from extender.config import ExtenderSettings, load_settings
 from tests.cluster.control.manifests import (
     DEPLOY,
     EXTENDER_FILES,
-    NAMESPACE,
     Mode,
     documents,
     extender_settings,
@@ -215,14 +214,6 @@ def test_coteries_own_pods_need_no_coterie(path):
     assert "schedulerName" not in spec
     assert "nvidia.com" not in str([one["resources"] for one in spec["containers"]])
     assert spec["priorityClassName"] == "system-cluster-critical"
-
-
-def test_lease_of_the_replicas_is_the_one_they_may_write():
-    """A lease under a name that RBAC does not know means that no replica ever binds."""
-    role, _ = documents("service/rbac.yaml")
-    named = [rule["resourceNames"] for rule in role["rules"] if "resourceNames" in rule]
-    namespace, _, name = extender_settings(Mode.SERVICE)["lease"].partition("/")
-    assert (namespace, named) == (NAMESPACE, [[name]])
 
 
 def test_image_holds_what_the_distribution_holds():

@@ -15,7 +15,6 @@ from extender.engine.events import (
     BindingWritten,
     BindRequested,
     FreshnessSet,
-    HolderSet,
     NodesListed,
     NominationsListed,
     PendingGone,
@@ -157,10 +156,6 @@ class GroupScene:
         pod = self.gateway.cluster.pods.get(uid)
         assert pod is not None
         return str(pod.node)
-
-    def hold(self, *, is_holder: bool) -> None:
-        """This replica has taken the Lease, or lost it."""
-        self.gateway.handle(HolderSet(is_holder))
 
     def place(self, *uids: str, refused: tuple[str, ...] = (), **more: Any) -> list[Answer]:
         """Members come, are planned and bound; the Bindings of those `refused` are not accepted."""

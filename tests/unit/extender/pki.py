@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from typing import TYPE_CHECKING
 
 from cryptography.x509.oid import ExtendedKeyUsageOID
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 HOST = "coterie.test"
 """The one name that the certificates hold."""
 BOTH_SIDES = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
-"""What a replica's certificate is for: it serves, and calls other replicas."""
+"""One certificate that does for either side."""
 
 
 def authority(name: str = "test authority") -> Authority:
@@ -41,3 +42,10 @@ def issue(
     files.key.write_bytes(pair.key)
     files.client_ca.write_bytes(by.certificate)
     return files
+
+
+def client_context(files: TlsFiles) -> ssl.SSLContext:
+    """The context of a client that shows this certificate."""
+    context = ssl.create_default_context(cafile=str(files.client_ca))
+    context.load_cert_chain(files.cert, files.key)
+    return context

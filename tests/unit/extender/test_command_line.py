@@ -20,15 +20,13 @@ import structlog
 
 from extender import command_line as program
 from extender import wiring
-from extender.config import ENV_PREFIX, ExtenderSettings
+from extender.config import ExtenderSettings
 from extender.decision_log import DecisionLog
 from extender.embedded import make_engine
 from extender.engine.events import VerbCalled
-from extender.http.tls import Certificates
 from extender.protocol import Verb
 from extender.wiring import Sockets
 from tests.programs import Done, called
-from tests.unit.extender.pki import HOST, authority, issue
 from tests.unit.extender.pods import args, binding, pod
 from topology.cli.program import version
 
@@ -256,12 +254,12 @@ class Answerer(http.server.BaseHTTPRequestHandler):
     """A running extender that knows two pods."""
 
     answers: ClassVar[dict[str, object]] = {
-        "/explain/ns/fits": {"request": {}, "nodes": [{"node": "n1", "fits": True}]},
-        "/explain/ns/waits": {"request": {}, "nodes": [{"node": "n1", "fits": False}]},
-        "/explain/ns/nowhere": {"request": {}, "nodes": []},
-        "/explain/ns/runs": {"request": {}, "bound": {"node": "n1"}},
-        "/explain/ns/other": {"request": None, "nodes": []},
-        "/explain/ns/odd": None,
+        "/api/v1/explain/ns/fits": {"request": {}, "nodes": [{"node": "n1", "fits": True}]},
+        "/api/v1/explain/ns/waits": {"request": {}, "nodes": [{"node": "n1", "fits": False}]},
+        "/api/v1/explain/ns/nowhere": {"request": {}, "nodes": []},
+        "/api/v1/explain/ns/runs": {"request": {}, "bound": {"node": "n1"}},
+        "/api/v1/explain/ns/other": {"request": None, "nodes": []},
+        "/api/v1/explain/ns/odd": None,
     }
 
     def do_GET(self) -> None:
@@ -301,7 +299,7 @@ def test_explain_calls_a_running_extender(running, pod, code):
     """About a pod of its cluster, by namespace and name."""
     result = run("explain", pod, "--url", running)
     assert result.exit_code == code, result.output
-    assert json.loads(result.stdout) == Answerer.answers[f"/explain/{pod}"]
+    assert json.loads(result.stdout) == Answerer.answers[f"/api/v1/explain/{pod}"]
 
 
 @pytest.mark.parametrize(
@@ -327,7 +325,7 @@ def test_explain_of_what_the_extender_does_not_know_is_an_error(running, pod, me
         ("127.0.0.1:8888", "is not an address"),
         ("http://127.0.0.1:1", "refused"),
         ("http://127.0.0.1:many", "Port could not be cast"),
-        ("https://127.0.0.1:1", "expected settings tls_cert, tls_key, tls_client_ca for https"),
+        ("https://127.0.0.1:1", "expected http://host:port"),
     ],
 )
 def test_explain_of_a_place_that_is_no_extender_is_an_error(url, message):
@@ -335,32 +333,6 @@ def test_explain_of_a_place_that_is_no_extender_is_an_error(url, message):
     result = run("explain", "ns/fits", "--url", url)
     assert result.exit_code == 2
     assert message in result.stderr
-
-
-def test_explain_over_tls_shows_the_extenders_own_certificate(running, tmp_path, monkeypatch):
-    """Inside its pod the environment names the files, and the name that they hold."""
-    files = issue(tmp_path, authority())
-    server = http.server.HTTPServer(("127.0.0.1", 0), Answerer)
-    server.socket = Certificates(files).server.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    settings = {"TLS_CERT": files.cert, "TLS_KEY": files.key, "TLS_CLIENT_CA": files.client_ca}
-    for name, value in (settings | {"PEER_NAME": HOST}).items():
-        monkeypatch.setenv(f"{ENV_PREFIX}{name}", str(value))
-    try:
-        https = f"https://127.0.0.1:{server.server_address[1]}"
-        for url in (https, running):
-            result = run("explain", "ns/fits", "--url", url)
-            assert result.exit_code == 0, result.output
-        for name in (*settings, "PEER_NAME"):
-            monkeypatch.delenv(f"{ENV_PREFIX}{name}")
-        given = ("--ca", files.client_ca, "--cert", files.cert, "--key", files.key)
-        result = run("explain", "ns/fits", "--url", https, *map(str, given), "--name", HOST)
-        assert result.exit_code == 0, result.output
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 @pytest.mark.parametrize(

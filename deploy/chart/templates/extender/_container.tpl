@@ -1,19 +1,12 @@
 {{/* What the extender's container gets of its environment. */}}
 {{- define "coterie.extenderEnv" -}}
 {{- if eq .Values.mode "service" -}}
-- name: POD_IP
-  valueFrom: {fieldRef: {fieldPath: status.podIP}}
 - {name: COTERIE_EXTENDER_LISTEN_ADDRESS, value: 0.0.0.0}
 - {name: COTERIE_EXTENDER_LISTEN_PORT, value: "8443"}
 - {name: COTERIE_EXTENDER_HEALTH_PORT, value: "8889"}
 - {name: COTERIE_EXTENDER_TLS_CERT, value: /etc/coterie/tls/tls.crt}
 - {name: COTERIE_EXTENDER_TLS_KEY, value: /etc/coterie/tls/tls.key}
 - {name: COTERIE_EXTENDER_TLS_CLIENT_CA, value: /etc/coterie/tls/ca.crt}
-- name: COTERIE_EXTENDER_LEASE
-  value: {{ .Release.Namespace }}/{{ include "coterie.extender" . }}
-- {name: COTERIE_EXTENDER_REPLICA_URL, value: "https://$(POD_IP):8443"}
-- name: COTERIE_EXTENDER_PEER_NAME
-  value: {{ include "coterie.extenderHost" . }}
 {{- else -}}
 - {name: COTERIE_EXTENDER_LISTEN_ADDRESS, value: 127.0.0.1}
 - {name: COTERIE_EXTENDER_LISTEN_PORT, value: "8888"}

@@ -14,7 +14,6 @@ from topology.value import DEFAULT_DEMAND
 
 FLAGS = {"cluster": "1x 8x-l4"}
 TLS = {"tls_cert": "c", "tls_key": "k", "tls_client_ca": "a"}
-REPLICA = {"lease": "ns/name", "replica_url": "https://10.0.0.7:8443"}
 
 
 def file(tmp_path, text):
@@ -76,22 +75,6 @@ def test_weights_may_have_decimals():
     """A share of a size need not be whole."""
     rules = load_settings(FLAGS | {"demand": "2:0.5,4:12.25"}).rules
     assert rules.demand.sizes == ((2, 0.5), (4, 12.25))
-
-
-@pytest.mark.parametrize(
-    ("url", "expected"),
-    [
-        ("https://fd00::7:8443", "https://[fd00::7]:8443"),
-        ("https://::1:8443", "https://[::1]:8443"),
-        ("https://[fd00::7]:8443", "https://[fd00::7]:8443"),
-        ("https://10.0.0.7:8443", "https://10.0.0.7:8443"),
-        ("https://replica-0.extender:8443", "https://replica-0.extender:8443"),
-    ],
-)
-def test_a_replica_may_have_an_ipv6_address(url, expected):
-    """Manifests make the URL of `status.podIP`, which has no brackets."""
-    settings = load_settings(TLS | {"lease": "ns/name", "replica_url": url})
-    assert settings.replica_url == expected
 
 
 @pytest.mark.parametrize(
@@ -171,8 +154,8 @@ def test_lists_may_be_text_or_lists(tmp_path, text):
             {"tls_cert": "c", "tls_key": "k"}, "expected all three or none", id="half of TLS"
         ),
         pytest.param(
-            FLAGS | {"kubeconfig": "k", "peer_name": "n"},
-            "setting kubeconfig, peer_name is for a live extender",
+            FLAGS | {"kubeconfig": "k"},
+            "setting kubeconfig is for a live extender",
             id="two clusters",
         ),
         pytest.param(
@@ -184,22 +167,6 @@ def test_lists_may_be_text_or_lists(tmp_path, text):
             FLAGS | {"listen_port": 9000, "read_port": 9000},
             "setting read_port is 9000, expected another than listen_port, health_port",
             id="reads on the verbs' port",
-        ),
-        pytest.param({"lease": "ns/name"}, "lease, replica_url: expected both", id="no URL"),
-        pytest.param(TLS | {"replica_url": "https://a"}, "expected both or none", id="no Lease"),
-        pytest.param(REPLICA, "expected http:// (as the server speaks)", id="TLS for the others"),
-        pytest.param(
-            TLS | REPLICA | {"replica_url": "http://a"}, "expected https://", id="no TLS for them"
-        ),
-        pytest.param(
-            {"lease": "name"},
-            "setting lease (flag, --lease) is 'name'",
-            id="a Lease without namespace",
-        ),
-        pytest.param(
-            REPLICA | {"replica_url": "a:1"},
-            "setting replica_url (flag, --replica-url) is 'a:1'",
-            id="no URL",
         ),
         pytest.param(
             {"events": "some"}, "setting events (flag, --events) is 'some'", id="no such level"
@@ -243,16 +210,9 @@ def test_times_of_a_live_extender_fit_each_other(flags, message):
 def test_a_live_extender_needs_no_settings():
     """In a pod, the service account says where the API server is."""
     settings = load_settings({})
-    assert (settings.cluster, settings.kubeconfig, settings.has_tls) == (None, None, False)
+    assert (settings.cluster, settings.kubeconfig, settings.tls_cert) == (None, None, None)
     with pytest.raises(ClusterSpecError, match="setting cluster is missing"):
         settings.cluster_spec()
-
-
-def test_replicas_over_tls_are_one_set_of_settings():
-    """As deploy/service has them."""
-    settings = load_settings(TLS | REPLICA | {"health_port": 0, "peer_name": "coterie.svc"})
-    assert settings.has_tls
-    assert settings.lease_duration_s == 15
 
 
 def test_two_free_ports_are_two():

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -77,12 +75,10 @@ class Api:
         return answer
 
 
-def run(
-    gateway: Gateway, api: Api, *, total_s: float = 4.0, at_most_s: float = 60.0
-) -> TimedAnswer:
+def run(gateway: Gateway, api: Api, *, total_s: float = 4.0) -> TimedAnswer:
     """One bind call, at 100 s."""
     executor = BindExecutor(dependencies(gateway, api), total_s=total_s)
-    return asyncio.run(executor.bind(BODY, at_most_s=at_most_s))
+    return asyncio.run(executor.bind(BODY))
 
 
 def dependencies(gateway: Gateway, api: Api) -> BindDependencies:
@@ -234,22 +230,6 @@ def test_after_a_write_without_an_answer_there_is_time_to_look():
     assert isinstance(gateway.events[2], BindAbandoned)
 
 
-def test_another_bound_on_the_time_counts_too():
-    """A forwarded call has less left."""
-    api = Api(FakeTime(), None)
-    run(Gateway(READ), api, at_most_s=1.5)
-    assert api.requests[0][3] == 1.5
-
-
-def test_the_holder_of_a_lease_stops_with_its_term():
-    """Another replica may bind from then on; without a term nothing is requested at all."""
-    api = Api(FakeTime(), None)
-    for term_s in (1.5, 0.0):
-        deps = replace(dependencies(Gateway(READ), api), term_left_s=partial(float, term_s))
-        asyncio.run(BindExecutor(deps, total_s=4.0).bind(BODY))
-    assert [request[3] for request in api.requests] == [1.5]
-
-
 def test_a_caller_that_hangs_up_does_not_stop_the_write():
     """The state must learn how it ended."""
 
@@ -345,26 +325,26 @@ def test_no_bind_overtakes_one_that_waits_its_turn():
 
 
 @pytest.mark.parametrize(
-    ("body", "gap_s", "n_ended", "at_most_s", "begins_s"),
+    ("body", "gap_s", "n_ended", "total_s", "begins_s"),
     [
-        pytest.param(bind_body("u1", "numa-1"), 0.5, 1, 60.0, 100 + REST_S, id="a pod ended"),
-        pytest.param(bind_body("u1", "numa-1"), 0.5, 0, 60.0, 100.5, id="none did"),
-        pytest.param(bind_body("u1", "numa-1"), 3.0, 1, 60.0, 103.0, id="all is reported by now"),
+        pytest.param(bind_body("u1", "numa-1"), 0.5, 1, 10.0, 100 + REST_S, id="a pod ended"),
+        pytest.param(bind_body("u1", "numa-1"), 0.5, 0, 10.0, 100.5, id="none did"),
+        pytest.param(bind_body("u1", "numa-1"), 3.0, 1, 10.0, 103.0, id="all is reported by now"),
         pytest.param(bind_body("u1", "numa-1"), 0.5, 1, 1.0, 101.0, id="half of the time there is"),
-        pytest.param(BODY, 0.5, 1, 60.0, 100.5, id="no Topology Manager"),
+        pytest.param(BODY, 0.5, 1, 10.0, 100.5, id="no Topology Manager"),
     ],
 )
 def test_a_bind_rests_where_the_one_before_may_have_gone_astray(
-    body, gap_s, n_ended, at_most_s, begins_s
+    body, gap_s, n_ended, total_s, begins_s
 ):
     """What ended after a plan was made may have turned the planned pod to other GPUs."""
 
     async def go() -> None:
-        executor = BindExecutor(dependencies(gateway, Api(time, None, None)), total_s=10.0)
+        executor = BindExecutor(dependencies(gateway, Api(time, None, None)), total_s=total_s)
         await executor.bind(body)
         gateway.n_ended = n_ended
         await time.sleep(gap_s)
-        await executor.bind(body, at_most_s=at_most_s)
+        await executor.bind(body)
 
     time, gateway = FakeTime(), Gateway(WRITE, WRITE)
     asyncio.run(go())

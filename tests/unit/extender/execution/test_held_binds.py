@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from extender.bind import HoldBind, WriteBinding, WriteResult
+from extender.bind import HoldBind, WriteBinding
 from extender.engine.events import BindAbandoned, BindHeld, BindingWritten, BindRequested
 from extender.execution import BindDependencies, BindExecutor
 from extender.protocol import Answer, Outcome, Verb
@@ -41,7 +40,6 @@ class World:
         self.events: list[BindEvent] = []
         self.n_writing = 0
         self.most_writing = 0
-        self.ends_s = math.inf
         self.timeouts_s: list[float] = []
         self.dependencies = BindDependencies(
             handle=self.handle,
@@ -50,7 +48,6 @@ class World:
             n_ended=lambda _: 0,
             is_member=lambda uid: uid.startswith("m"),
             is_held=self.is_held,
-            term_left_s=lambda: self.ends_s - self.time(),
             clock=self.time,
             timer=self.time,
             backoff=backoff,
@@ -143,36 +140,8 @@ def test_a_hold_ends_while_there_is_time_to_write():
     assert world.time() - 100.0 == pytest.approx(0.75 * TOTAL_S)
 
 
-def test_the_term_of_the_lease_counts_from_the_end_of_the_wait():
-    """It is renewed meanwhile: members that come one after another meet all the same."""
-    world = World(2)
-    world.ends_s = 103.0
-
-    async def main() -> list[Outcome]:
-        first = asyncio.create_task(world.executor.bind(bind_body("m0", "n0")))
-        for _ in range(500):
-            await asyncio.sleep(0)
-        assert world.time() > 103.0  # longer than the first one's term
-        world.ends_s = world.time() + 2.0
-        second = await world.executor.bind(bind_body("m1", "n1"))
-        return [(await first).answer.outcome, second.answer.outcome]
-
-    assert asyncio.run(main()) == [Outcome.OK] * 2
-    assert world.timeouts_s == pytest.approx([0.75 * 2.0] * 2)
-
-
-def test_no_binding_is_written_after_the_term():
-    """Another replica may have given the devices away."""
-    world = World(2)
-    world.ends_s = 100.0
-    assert world.run(("m0", "n0"), ("m1", "n1")) == [Outcome.OK] * 2  # the engine's own answer
-    assert world.written == []
-    ends = [one.written.result for one in world.events if isinstance(one, BindingWritten)]
-    assert ends == [WriteResult.UNSENT] * 2
-
-
 def test_nothing_is_held_when_the_process_ends():
-    """The Lease is given up after the last bind: others would wait for the held ones."""
+    """The process ends after the last bind: the next one would wait for those that are held."""
     world = World(2)
 
     async def main() -> Outcome:

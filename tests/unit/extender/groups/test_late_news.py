@@ -21,7 +21,6 @@ from extender.engine.events import (
     PodSeen,
     PodsListed,
 )
-from extender.groups.reconcile.delaying_queue import DelayingQueue
 from extender.protocol import Outcome, Reason
 from tests.unit.extender.feeds import bare, facts, whole
 from tests.unit.extender.group_scene import LEAF, GroupScene, all_bound, claim_all, leaf, n_free
@@ -323,28 +322,6 @@ def test_a_member_that_another_scheduler_placed_is_none():
     scene = GroupScene(bare("na"), scheduler_names=("another",))
     counted(scene, "a")
     assert not scene.groups.near_bound.bound.has_begun(KEY)
-
-
-def test_a_replica_without_the_lease_keeps_nothing_of_groups_that_are_gone(scene, monkeypatch):
-    """Jobs come and go for months while it stands by."""
-    taken = []
-    take = DelayingQueue.take
-
-    def taking(queue, now_s):
-        taken.append(take(queue, now_s))
-        return taken[-1]
-
-    monkeypatch.setattr(DelayingQueue, "take", taking)
-    scene.hold(is_holder=False)
-    for number in range(20):
-        scene.see("a", group=f"run-{number}")
-        scene.lose("a")
-    scene.woken()
-    assert len(taken.pop()) == 20
-    scene.hold(is_holder=True)
-    scene.see("a", group="next")
-    scene.woken()
-    assert taken == [{("default", "next")}]
 
 
 def test_a_member_whose_labels_are_edited_leaves_its_group(next_process):

@@ -141,13 +141,6 @@ def test_pods_that_are_no_group_are_placed_alone_and_woken(scene):
     assert replay(scene.lines).difference is None
 
 
-def test_a_replica_that_places_no_groups_wakes_none(scene):
-    """The one that does wakes them, and reads the Job too."""
-    scene.hold(is_holder=False)
-    scene.read(None)
-    assert scene.woken() == []
-
-
 def test_the_last_members_that_wait_are_woken_when_they_are_no_group(scene):
     """After a start nothing else may wait: kube-scheduler tried them before, and filter did not."""
     scene.woken()

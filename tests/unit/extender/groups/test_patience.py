@@ -237,12 +237,7 @@ def differ(scene: GroupScene) -> None:
     scene.see("c", size=3)
 
 
-def lose_the_lease(scene: GroupScene) -> None:
-    """Another replica places groups."""
-    scene.hold(is_holder=False)
-
-
-@pytest.mark.parametrize("end", [leave, lack, differ, lose_the_lease])
+@pytest.mark.parametrize("end", [leave, lack, differ])
 def test_nodes_are_released_with_what_they_were_reserved_for(end):
     """And pods that were refused there are woken: kube-scheduler sees no event."""
     scene = patient()

@@ -11,7 +11,7 @@ import pytest
 from extender.bind import BindCall, WriteBinding
 from extender.decision_log.replay import replay as replayed
 from extender.embedded.engine import make_engine
-from extender.engine.events import HolderSet, NominationSeen, PodGone, PodSeen
+from extender.engine.events import NominationSeen, PodGone, PodSeen
 from extender.protocol import Outcome, Reason, Verb
 from tests.unit.extender.engines import RULES, answer_of, owned, spec
 from tests.unit.extender.feeds import facts, ids, plan_of, whole
@@ -195,7 +195,7 @@ def test_one_behind_another_that_is_left_out_shows_that_the_cycle_passed(scene):
 
 
 def test_devices_that_were_kept_are_given_back(scene):
-    """By the next filter call for the member, with its end, with time, or a change of holder."""
+    """By the next filter call for the member, with its end, or with time."""
 
     def keep() -> None:
         nodes = {uid: str(ask(scene, uid)) for uid in "ab"}
@@ -207,21 +207,11 @@ def test_devices_that_were_kept_are_given_back(scene):
         lambda: ask(scene, "b"),
         lambda: scene.gateway.handle(PodGone("b")),
         lambda: scene.pass_s(RULES.assume_s),
-        lambda: scene.gateway.handle(HolderSet(is_holder=True)),
     ):
         keep()
         assert sum(scene.free(name) for name in scene.names) == 12
         end()
         assert [scene.free(name) for name in scene.names] == free
-
-
-def test_a_member_that_was_bound_by_others_keeps_what_it_has(scene):
-    """Its plan is on it."""
-    nodes = {uid: str(ask(scene, uid)) for uid in "ab"}
-    scene.begin("a", nodes["a"])
-    scene.gateway.handle(PodSeen(facts("b", plan_of(nodes["b"], *ids(nodes["b"])))))
-    scene.gateway.handle(HolderSet(is_holder=True))
-    assert scene.free(nodes["b"]) == 0
 
 
 def test_devices_that_others_took_meanwhile_fail_one_member_alone(scene):

@@ -142,14 +142,6 @@ def test_a_member_that_cannot_follow_its_plan_is_counted(scene):
     assert scene.groups.readings.n_replans == 1
 
 
-def test_a_replica_that_places_no_groups_does_not_say_why_they_wait(scene):
-    """It was not called for their members, and has planned nothing."""
-    scene.hold(is_holder=False)
-    scene.see("a", "b")
-    group = scene.groups.readings.status(KEY)
-    assert (group.n_here, group.n_missing, group.reason, group.detail) == (2, 0, None, "")
-
-
 def test_beside_a_scheduler_that_does_not_lead_nothing_is_told(scene):
     """Filter is not called there, for any pod; before the first call too."""
     readings = scene.groups.readings
@@ -158,16 +150,6 @@ def test_beside_a_scheduler_that_does_not_lead_nothing_is_told(scene):
     assert readings.is_placing(scene.now_s)
     assert readings.is_placing(scene.now_s + 599.0)
     assert not readings.is_placing(scene.now_s + 600.0)
-
-
-def test_with_a_lease_its_holder_tells_what_waits(scene):
-    """Called or not: it alone is."""
-    readings = scene.groups.readings
-    scene.hold(is_holder=True)
-    assert readings.is_placing(scene.now_s)
-    scene.filter("single", group="alone", size=None)
-    scene.hold(is_holder=False)
-    assert not readings.is_placing(scene.now_s)
 
 
 def test_a_group_of_which_nothing_is_known_stands_empty(scene):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from extender.decision_log.replay import replay
-from extender.protocol import Outcome, Reason
+from extender.protocol import Reason
 from tests.unit.extender.group_scene import GroupScene, all_bound
 
 
@@ -90,32 +90,6 @@ def test_a_bound_member_counts_after_a_restart(scene):
     assert [one.plan.group.name for one in bound] == ["g", "g"]
     again.relist("c")
     assert again.woken() == []
-
-
-def test_a_replica_that_holds_no_lease_plans_nothing_and_wakes_nobody(scene):
-    """Two replicas would claim the same devices for two groups."""
-    scene.hold(is_holder=False)
-    scene.see("a", "b")
-    for uid in ("a", "b"):
-        scene.filter(uid)
-    scene.pass_s(10.0)
-    assert scene.woken() == []
-    scene.hold(is_holder=True)
-    assert scene.woken() == ["a", "b"]
-    assert replay(scene.lines).difference is None
-
-
-def test_claims_end_with_the_term(scene):
-    """The next holder does not know them, and gives the devices to others."""
-    scene.see("a", "b")
-    for uid in ("a", "b"):
-        scene.filter(uid)
-    assert scene.woken() == ["a", "b"]
-    held = scene.begin("a", str(scene.node_of("a")))
-    scene.hold(is_holder=False)
-    counts = scene.gateway.cluster.counts()
-    assert {state.value: n for state, n in counts.items() if n} == {"free": 16}
-    assert scene.end(held).outcome is Outcome.FAILED
 
 
 def test_nothing_is_planned_from_a_state_that_is_not_fresh(scene):

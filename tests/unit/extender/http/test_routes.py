@@ -253,7 +253,7 @@ def test_metrics_count_answers_and_show_sizes(served):
         f'{bandwidth}_count{{machine="dgx-1-v100",size="4"}} 1.0',
         f'{bandwidth}_bucket{{le="2e+10",machine="dgx-1-v100",size="4"}} 0.0',
         'coterie_extender_answers_total{outcome="failed",reason="stale",verb="bind"} 0.0',
-        'coterie_extender_answers_total{outcome="failed",reason="no_holder",verb="preempt"} 0.0',
+        'coterie_extender_answers_total{outcome="failed",reason="stale",verb="preempt"} 0.0',
         'coterie_extender_answers_total{outcome="refused",reason="nic_taken",verb="filter"} 0.0',
         'coterie_extender_devices{state="held_unhealthy"} 0.0',
         'coterie_extender_unschedulable_pods{reason="too_few_gpus"} 1.0',

@@ -10,7 +10,7 @@ from cryptography import x509
 
 from extender.http.tls import Certificates, TlsFiles
 from kube.errors import SettingsError
-from tests.unit.extender.pki import BOTH_SIDES, HOST, authority, issue
+from tests.unit.extender.pki import HOST, authority, client_context, issue
 
 
 class Conversation:
@@ -65,8 +65,8 @@ def test_both_sides_show_and_check(tmp_path):
     """The whole of mutual TLS: with the certificates of one authority a word gets through."""
     by = authority()
     server = Certificates(issue(tmp_path / "server", by))
-    client = Certificates(issue(tmp_path / "client", by))
-    conversation = Conversation(server.server, client.client)
+    client = client_context(issue(tmp_path / "client", by))
+    conversation = Conversation(server.server, client)
     conversation.shake()
     assert conversation.say(b"hello") == b"hello"
     assert conversation.server.version() == "TLSv1.3"
@@ -84,25 +84,23 @@ def test_a_client_of_another_authority_is_refused(tmp_path):
     """Whatever it says its name is."""
     mine = issue(tmp_path / "mine", authority())
     theirs = issue(tmp_path / "theirs", authority("other"))
-    context = Certificates(theirs).client
+    context = client_context(theirs)
     context.load_verify_locations(mine.client_ca)
     with pytest.raises(ssl.SSLError):
         Conversation(Certificates(mine).server, context).shake()
 
 
-def test_a_peer_with_another_name_is_refused(tmp_path):
-    """Else any certificate of the authority could stand for the holder of the Lease."""
+def test_a_server_with_another_name_is_refused(tmp_path):
+    """Else any certificate of the authority could stand for the extender."""
     files = issue(tmp_path, authority())
-    certificates = Certificates(files)
     with pytest.raises(ssl.SSLCertVerificationError):
-        Conversation(certificates.server, certificates.client, "elsewhere.test").shake()
+        Conversation(Certificates(files).server, client_context(files), "elsewhere.test").shake()
 
 
 def test_tls_1_1_is_refused(tmp_path):
     """Versions below 1.2 are broken."""
-    certificates = Certificates(issue(tmp_path, authority()))
-    assert certificates.server.minimum_version is ssl.TLSVersion.TLSv1_2
-    assert certificates.client.minimum_version is ssl.TLSVersion.TLSv1_2
+    server = Certificates(issue(tmp_path, authority())).server
+    assert server.minimum_version is ssl.TLSVersion.TLSv1_2
 
 
 @pytest.mark.parametrize("host", [HOST, None], ids=["by name", "by address, which sends none"])
@@ -111,7 +109,7 @@ def test_a_rotated_certificate_is_shown_and_open_connections_live(tmp_path, host
     by = authority()
     old = issue(tmp_path, by)
     certificates = Certificates(old)
-    client = Certificates(issue(tmp_path / "client", by)).client
+    client = client_context(issue(tmp_path / "client", by))
     client.check_hostname = host is not None
     before = Conversation(certificates.server, client, host)
     before.shake()
@@ -131,20 +129,17 @@ def test_a_rotated_authority_takes_the_place_of_the_old(tmp_path):
     client = issue(tmp_path / "client", first)
     touch(issue(tmp_path / "server", second))
     assert certificates.reload()
-    old = Certificates(client).client
+    old = client_context(client)
     old.load_verify_locations(tmp_path / "server" / "ca.crt")
     with pytest.raises(ssl.SSLError):
         Conversation(certificates.server, old).shake()
-    new = Certificates(issue(tmp_path / "client", second)).client
+    new = client_context(issue(tmp_path / "client", second))
     Conversation(certificates.server, new).shake()
 
 
 def test_nothing_is_read_while_nothing_changed(tmp_path):
     """Looking is cheap, so it can be done often."""
-    certificates = Certificates(issue(tmp_path, authority()))
-    client = certificates.client
-    assert not certificates.reload()
-    assert certificates.client is client
+    assert not Certificates(issue(tmp_path, authority())).reload()
 
 
 @pytest.mark.parametrize(
@@ -163,12 +158,12 @@ def test_unusable_files_change_nothing_and_are_tried_again(tmp_path, spoil):
     by = authority()
     files = issue(tmp_path, by)
     certificates = Certificates(files)
-    shown = serial(files)
+    shown, client = serial(files), client_context(files)
     spoil(files)
     for _ in range(2):
         with pytest.raises(SettingsError, match=r"cannot be used: (no such file|\[)"):
             certificates.reload()
-    conversation = Conversation(certificates.server, certificates.client)
+    conversation = Conversation(certificates.server, client)
     conversation.shake()
     assert conversation.shown_serial == shown
     touch(issue(tmp_path, by))
@@ -183,25 +178,3 @@ def test_the_start_fails_without_the_files(tmp_path):
         Certificates(files)
     assert "settings tls_cert, tls_key, tls_client_ca" in str(caught.value)
     assert str(tmp_path / "a") in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("usages", "name", "problem"),
-    [
-        pytest.param(BOTH_SIDES, HOST, None, id="as it should be"),
-        pytest.param(BOTH_SIDES[:1], HOST, "purpose", id="for servers alone"),
-        pytest.param(BOTH_SIDES[1:], HOST, "purpose", id="for clients alone"),
-        pytest.param(BOTH_SIDES, "elsewhere.test", "mismatch", id="another name"),
-    ],
-)
-def test_a_certificate_that_other_replicas_would_refuse_stops_the_start(
-    tmp_path, usages, name, problem
-):
-    """Else it would show when the first bind is forwarded."""
-    files = issue(tmp_path, authority(), usages=usages)
-    if problem is None:
-        Certificates(files, peer_name=name)
-        return
-    with pytest.raises(SettingsError, match=problem):
-        Certificates(files, peer_name=name)
-    Certificates(files)

@@ -25,7 +25,6 @@ def samples(metrics: GroupMetrics) -> dict[str, float]:
 def groups(**changes: Any) -> Any:
     """Readings of one group that waits."""
     known = {
-        "is_holder": True,
         "n_held": 2,
         "n_replans": 3,
         "reservations": (RESERVED,),
@@ -46,12 +45,6 @@ def test_reserved_nodes_are_counted():
     """Of all groups: what is idle for them."""
     assert samples(GroupMetrics(groups()))["reserved_nodes"] == 2.0
     assert samples(GroupMetrics(groups(reservations=())))["reserved_nodes"] == 0.0
-
-
-def test_only_the_replica_that_places_groups_counts_those_that_wait():
-    """Else each would be counted once for each replica."""
-    found = samples(GroupMetrics(groups(is_holder=False)))
-    assert (found["waiting_groups"], found["waiting_members"]) == (0.0, 0.0)
 
 
 def test_outcomes_are_counted_with_the_time_of_whole_ones():

@@ -67,7 +67,6 @@ def page() -> Page:
     ("name", "labels"),
     [
         pytest.param("answers_total", ("failed", "stale", "filter"), id="answers"),
-        pytest.param("answers_total", ("forwarded", "", "bind"), id="forwarded answers"),
         pytest.param("devices", ("bound_unhealthy",), id="devices"),
         pytest.param("unschedulable_pods", ("affinity_taken",), id="pods"),
         pytest.param("longest_pending_seconds", ("affinity_taken",), id="waits now"),
@@ -149,7 +148,6 @@ def test_sets_that_were_bound_are_valued_by_the_empty_machine(page):
     [
         pytest.param(replace(PLACED, placed_efficiency=None), id="an unknown machine"),
         pytest.param(replace(PLACED, placed_gbytes_per_s=0.0), id="one GPU"),
-        pytest.param(replace(PLACED, outcome=Outcome.FORWARDED), id="another replica's"),
     ],
 )
 def test_what_has_no_efficiency_is_not_counted(page, answer):

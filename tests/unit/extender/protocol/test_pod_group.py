@@ -14,7 +14,6 @@ from extender.protocol import (
     PodRequest,
     has_group,
     inferred_group,
-    member_keys,
     messages,
     parse_pod,
 )
@@ -221,13 +220,6 @@ def test_a_bandwidth_is_required_of_the_group_also_before_its_size_is_known():
     """A single GPU has no peer of its own, but the group has."""
     request = parse(marked(JOB, {}, 1, min_bandwidth="40"))
     assert request.group_floor_gbytes_per_s == 40.0
-
-
-def test_a_member_has_one_of_a_few_keys():
-    """By them a call is found before it is read."""
-    always = "coterie.gpu/group-size", "schedulingGroup"
-    assert member_keys(()) == always
-    assert member_keys(("kueue",)) == (*always, *KUEUE)
 
 
 def test_own_keys_win():

@@ -302,15 +302,6 @@ def test_a_node_names_its_domains_and_each_gpus_group():
     assert {gpu["group"] for gpu in node["gpus"]} == {"g"}
 
 
-def test_a_replica_that_does_not_place_groups_gives_no_reason():
-    """It does not know why the leader found no place."""
-    scene = GroupScene()
-    scene.see("a", size=2)
-    scene.hold(is_holder=False)
-    group = Reads(scene).group()
-    assert (group["state"], group["reason"], group["reason_label"]) == ("waiting", None, None)
-
-
 def test_the_members_listed_are_bounded():
     """Those that are left out are counted."""
     scene = GroupScene()

@@ -13,14 +13,13 @@ from kube.client import JSON, METADATA, ApiServer, Binding, ObjectEvent
 from kube.client.server import MAX_EVENT_MESSAGE
 from kube.client.transport import MERGE_PATCH
 from kube.errors import Conflict, KubeError, Malformed, NotFound, refusal
-from kube.objects import Lease, ObjectKey
+from kube.objects import ObjectKey
 from tests.unit.kube.requesters import ScriptedRequester, item, page
 
 POD = ObjectKey("team a", "p/1", "u1")
 POD_PATH = "/api/v1/namespaces/team%20a/pods/p%2F1"
 ABSENT = refusal(404, "NotFound", b"")
 CONFLICT = refusal(409, "Conflict", b"")
-LEASE = Lease("ns", "coterie", "me", 15, None, None, 0)
 
 
 class Sent:
@@ -84,10 +83,6 @@ def test_a_binding_that_is_refused_is_reported():
     [
         (lambda api: api.get_pod("team a", "p/1"), POD_PATH),
         (lambda api: api.get_allocatable("n/1"), "/api/v1/nodes/n%2F1"),
-        (
-            lambda api: api.get_lease("ns", "x"),
-            "/apis/coordination.k8s.io/v1/namespaces/ns/leases/x",
-        ),
         (
             lambda api: api.get_job_gang("team a", "j/1"),
             "/apis/batch/v1/namespaces/team%20a/jobs/j%2F1",
@@ -271,17 +266,3 @@ def test_a_long_message_is_cut():
     long = event(ObjectKey("ns", "p", "u"), "x" * 5000)
     sent = Sent(lambda api: api.create_event(long), b"{}")
     assert len(sent.body["message"]) == MAX_EVENT_MESSAGE
-
-
-def test_a_lease_is_created_and_replaced():
-    """The version of the lease that was read guards the replacement."""
-    stored = body({"metadata": {"namespace": "ns", "name": "coterie", "resourceVersion": "8"}})
-    created = Sent(lambda api: api.create_lease(LEASE), stored)
-    path = "/apis/coordination.k8s.io/v1/namespaces/ns/leases"
-    assert (created.request.method, created.request.path) == ("POST", path)
-    assert "resourceVersion" not in created.body["metadata"]
-    assert created.value.resource_version == "8"
-    updated = Sent(lambda api: api.update_lease(created.value, timeout_s=2.0), stored)
-    assert (updated.request.method, updated.request.path) == ("PUT", f"{path}/coterie")
-    assert updated.body["metadata"]["resourceVersion"] == "8"
-    assert updated.request.timeout_s == 2.0

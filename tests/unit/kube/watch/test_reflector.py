@@ -447,33 +447,6 @@ class Silent(ScriptedRequester):
         yield []
 
 
-def test_a_list_can_be_requests_for():
-    """Who takes over from another must know all that the other wrote."""
-    log = Log()
-
-    async def run():
-        requester = Silent(
-            page(item("a"), version="7"), REFUSED, page(item("b"), version="9"), page()
-        )
-        reflector = Reflector(requester, SOURCE, log, clock=World().clock)
-        running = asyncio.create_task(reflector.run())
-        await reflector.relist()
-        assert log.delivered == [("replace", "a")]
-        await asyncio.gather(reflector.relist(), reflector.relist())
-        assert log.delivered == [("replace", "a"), ("replace", "b")]
-        given_up = asyncio.create_task(reflector.relist())
-        await asyncio.sleep(0)
-        given_up.cancel()
-        await asyncio.sleep(0)
-        await reflector.relist()
-        assert (len(log.delivered), reflector.counts.n_lists - 1) == (3, 2)
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-
-    asyncio.run(run())
-
-
 def test_what_the_sink_raises_ends_the_run():
     """A fault of ours must be seen, not tried again for ever."""
 
@@ -496,7 +469,6 @@ def test_being_cancelled_ends_the_watch():
         requester = Silent(page())
         reflector = Reflector(requester, SOURCE, Log())
         running = asyncio.create_task(reflector.run())
-        await reflector.relist()
         await requester.is_open.wait()
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
