@@ -35,8 +35,13 @@ from kube.errors import DocumentError, SettingsError, Unreadable
 from kube.log import json_logger
 from kube.objects import pod_of
 from kube.settings import add_options, given_settings
-from topology.cli.completion import FILE, add_completion_command
-from topology.cli.program import Parser, add_command, fail, program_parser
+from topology.cli.program import (
+    Parser,
+    add_command,
+    add_completion_command,
+    fail,
+    program_parser,
+)
 from topology.errors import file_fault, quote
 
 if TYPE_CHECKING:
@@ -81,13 +86,13 @@ def _parser() -> Parser:
 
     about = "show how a pod would be placed, as JSON"
     explain = add_command(commands, "explain", about, more=_EXPLAIN)
-    explain.add_argument("pod", metavar="POD", help=_POD)
+    explain.add_argument("pod", metavar="POD|FILE", help=_POD)
     explain.add_argument(
         "--url", help="Read API of a running extender, as http://127.0.0.1:8890 in its own pod."
     )
     add_options(explain, ExtenderSettings, only={"cluster"})
     explain.set_defaults(run=_explain)
-    add_completion_command(commands, parser, {"pod": [FILE]})
+    add_completion_command(commands, parser.prog)
     return parser
 
 

@@ -14,22 +14,22 @@ from typing import TYPE_CHECKING, NoReturn, Protocol, cast
 
 from kubectl_coterie.errors import CliError
 from kubectl_coterie.options import make_parser
-from topology.cli.completion import FILE, argument_at
-from topology.cli.completion import complete as complete_words
 from topology.cli.program import fail
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
+
+    from topology.cli.program import Parser
 
 __all__ = ["complete", "main"]
 
 FAILED = 1
 INTERRUPTED = 130
 """128 and the number of SIGINT, as shells have it."""
-_NO_FILES = ":4"
-"""The directive of cobra's completion after which shells offer no file names
-(cobra v1.9 ShellCompDirectiveNoFileComp); 0 offers them."""
+_NO_FILES, _IN_FOLDER = ":4", ":6"
+"""Directives of cobra's completion: shells add no file names, and no blank after a folder (cobra
+v1.9 ShellCompDirectiveNoFileComp and NoSpace)."""
 
 
 class _Command(Protocol):
@@ -43,14 +43,14 @@ class _Command(Protocol):
 class _Names(Protocol):
     """`kubectl_coterie.commands.known_names`."""
 
-    def offered(self, argument: str, words: Sequence[str]) -> dict[str, Sequence[str]]:
+    def offered(self, argument: str, words: Sequence[str]) -> Iterable[str]:
         """The names that an argument may have."""
         ...
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the program and leave it with its exit code, by `SystemExit`."""
-    given = make_parser().parse_args(arguments)
+    given = _parser().parse_args(arguments)
     try:
         module = import_module(f"kubectl_coterie.commands.{given.command.replace('-', '_')}")
         code = cast("_Command", module).run(given)
@@ -71,16 +71,23 @@ def complete(arguments: Sequence[str] | None = None) -> NoReturn:
 
     Names of nodes and pods come from the cluster, none where it does not answer at once.
     """
-    words = sys.argv[1:] if arguments is None else list(arguments)
-    parser = make_parser()
-    offered: dict[str, Sequence[str]] = {}
-    argument = argument_at(parser, words)
-    if argument is not None:
-        module = import_module("kubectl_coterie.commands.known_names")
-        offered = cast("_Names", module).offered(argument, words)
-    found = complete_words(parser, words, offered)
-    for word, about in found:
-        if word != FILE:
-            sys.stdout.write(f"{word}\t{about}\n" if about else f"{word}\n")
-    sys.stdout.write(":0\n" if any(word == FILE for word, _ in found) else f"{_NO_FILES}\n")
+    from topology.cli.completion import candidates  # noqa: PLC0415 - only on the tab key
+
+    words = sys.argv[1:] if arguments is None else arguments
+    found = candidates(_parser(), _offered, words, os.environ)
+    has_folder = any(line.rstrip().endswith("/") for line in found)
+    found.append(_IN_FOLDER if has_folder else _NO_FILES)
+    sys.stdout.write("".join(f"{line}\n" for line in found))
     raise SystemExit(0)
+
+
+def _parser() -> Parser:
+    parser = make_parser()
+    parser.offers = _offered
+    return parser
+
+
+def _offered(argument: str, words: Sequence[str]) -> Iterable[str]:
+    """Names of the cluster, for completion."""
+    module = import_module("kubectl_coterie.commands.known_names")
+    return cast("_Names", module).offered(argument, words)

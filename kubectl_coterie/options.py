@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from topology.cli.completion import add_completion_command
-from topology.cli.program import Parser, add_command, program_parser
+from topology.cli.program import Parser, add_command, add_completion_command, program_parser
 
 if TYPE_CHECKING:
     from typing import NoReturn
@@ -49,7 +48,7 @@ def make_parser() -> Parser:
     _add_check(commands)
     _add_ui(commands)
     _add_support_bundle(commands)
-    add_completion_command(commands, root)
+    add_completion_command(commands, root.prog)
     return root
 
 

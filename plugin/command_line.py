@@ -32,8 +32,13 @@ from plugin.measure import DEFAULT_COMMAND, DEFAULT_MESSAGE_BYTES, Benchmark, al
 from plugin.observe import StatusEndpoint, serving
 from plugin.vendor import VENDOR
 from plugin.wiring import Running, open_reader, run_agents
-from topology.cli.completion import add_completion_command
-from topology.cli.program import Parser, add_command, fail, program_parser
+from topology.cli.program import (
+    Parser,
+    add_command,
+    add_completion_command,
+    fail,
+    program_parser,
+)
 from topology.errors import quote
 from topology.model import write_measurement
 
@@ -115,7 +120,7 @@ def parser() -> Parser:
         ),
     ):
         cleaning.add_argument(option, action="store_true", help=about)
-    add_completion_command(commands, root)
+    add_completion_command(commands, root.prog)
     return root
 
 

@@ -30,19 +30,19 @@ _GROUPS = {"group"}
 _BY_COMMAND = {"nodes": "node", "pods": "pod", "groups": "group"}
 
 
-def offered(argument: str, words: Sequence[str]) -> dict[str, Sequence[str]]:
-    """The names that an argument of these words may have, by the argument's name."""
+def offered(argument: str, words: Sequence[str]) -> Sequence[str]:
+    """The names that an argument may have behind these words."""
     kind = _BY_COMMAND.get(words[0], "") if argument == "names" else argument
     if kind not in _NODES | _PODS | _GROUPS:
-        return {}
+        return ()
     try:
-        return {argument: asyncio.run(_names(kind, words))}
+        return asyncio.run(_names(kind, words))
     except (CliError, TimeoutError):
-        return {}
+        return ()
 
 
 async def _names(kind: str, words: Sequence[str]) -> list[str]:
-    given = make_parser().parse_known_args([*words[:-1], "x"])[0]
+    given = make_parser().parse_known_args([*words, "x"])[0]
     async with asyncio.timeout(TIMEOUT_S), Session(options_of(given), Progress()) as session:
         namespace = session.namespace
         if kind in _GROUPS:

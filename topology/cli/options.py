@@ -12,8 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, TypeVar
 
 from topology.annotations import POD_KEYS, Affinity, NicRule, Strength, pod_keys
-from topology.cli.completion import FILE, add_completion_command
-from topology.cli.program import Parser, add_command, program_parser
+from topology.cli.program import Parser, add_command, add_completion_command, program_parser
 from topology.cli.reading import read_gpus
 from topology.errors import InvalidRequest, quote
 from topology.importers import FileFormat
@@ -87,7 +86,8 @@ def make_parser() -> Parser:
     for one in (show, value, rank, recordings):
         _add_json(one)
     _add_audit(command("audit", "say what a running cluster loses, from lists of nodes and pods"))
-    add_completion_command(commands, root, {"file": [*recording_names(), FILE]})
+    root.offers = lambda name, _: recording_names() if name == "file" else ()
+    add_completion_command(commands, root.prog)
     return root
 
 

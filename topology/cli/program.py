@@ -6,6 +6,7 @@ It loads nothing but the standard library, since every program starts with it.
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from contextlib import contextmanager
@@ -16,7 +17,18 @@ from topology.printable import printable
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-__all__ = ["Commands", "Parser", "add_command", "fail", "needs_extra", "program_parser", "version"]
+    from topology.cli.completion import Offers
+
+__all__ = [
+    "Commands",
+    "Parser",
+    "add_command",
+    "add_completion_command",
+    "fail",
+    "needs_extra",
+    "program_parser",
+    "version",
+]
 
 _OWN = frozenset({"extender", "kube", "kubectl_coterie", "plugin", "topology"})
 _ARGUMENT = re.compile(r"^argument (\S+): ")
@@ -26,6 +38,18 @@ _COLUMN = 16
 """Of what is explained, at least: the longest command with its indentation."""
 _LABELS = {"?": "[{}]", "*": "[{} ...]", "+": "{0} [{0} ...]", argparse.PARSER: "{} ..."}
 """How an argument of so many words stands in the line of usage; one of one word as it is."""
+
+
+_LOADING = """\
+For this session, in zsh after compinit:
+  source <({program} completion bash)
+  source <({program} completion zsh)
+  {program} completion fish | source
+
+For every session write it to a file that the shell reads:
+  bash  ~/.local/share/bash-completion/completions/{program}
+  zsh   _{program} in a folder of $fpath
+  fish  ~/.config/fish/completions/{program}.fish"""
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
@@ -39,6 +63,8 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 class Parser(argparse.ArgumentParser):
     """Takes no abbreviated options, and says what is wrong without a page of usage."""
 
+    offers: Offers = staticmethod(lambda _name, _words: ())
+
     def __init__(self, **options: object) -> None:
         usage = {"allow_abbrev": False, "formatter_class": _Help}
         has_help = options.get("add_help", True)
@@ -50,6 +76,10 @@ class Parser(argparse.ArgumentParser):
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> argparse.Namespace:
         """Parse; of what a command does not know its own help is named, not the program's."""
+        if "_ARGCOMPLETE" in os.environ:
+            from topology.cli import completion  # noqa: PLC0415 - only on the tab key
+
+            completion.answer_shell(self, self.offers, os.environ)
         given = argparse.Namespace() if namespace is None else namespace
         unknown = self.parse_known_args(args, given)[1]
         if unknown:
@@ -88,6 +118,18 @@ class _ShowVersion(argparse.Action):
         parser.exit()
 
 
+class _PrintScript(argparse.Action):
+    """Prints the script and ends, as `--version` does; `const` is the program."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, _given: object, shell: object, *_: object
+    ) -> None:
+        from topology.cli import completion  # noqa: PLC0415 - no other command needs it
+
+        sys.stdout.write(completion.script(str(self.const), str(shell)))
+        parser.exit()
+
+
 def program_parser(
     name: str, about: str, *, exit_codes: str, kind: type[Parser] = Parser
 ) -> Parser:
@@ -107,6 +149,20 @@ def add_command(commands: Commands, name: str, about: str, *, more: str = "") ->
     sentence = f"{about[0].upper()}{about[1:]}."
     return commands.add_parser(
         name, help=about, description=f"{sentence}\n\n{more}" if more else sentence
+    )
+
+
+def add_completion_command(commands: Commands, program: str) -> None:
+    """Add `completion SHELL`, which prints what the shell reads and ends the program."""
+    about = "print the script that completes this program's commands in a shell"
+    more = _LOADING.format(program=program)
+    add_command(commands, "completion", about, more=more).add_argument(
+        "shell",
+        action=_PrintScript,
+        const=program,
+        choices=("bash", "zsh", "fish"),
+        metavar="SHELL",
+        help="One of bash, zsh and fish.",
     )
 
 

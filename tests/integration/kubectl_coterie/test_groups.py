@@ -176,7 +176,7 @@ def test_names_of_groups_are_completed(serve, monkeypatch):
     call = serve(groups=page(waiting(), bound()))
     words = ("groups", "--extender-url", f"http://127.0.0.1:{call.server.port}", "-n", "ml", "t")
     done = called(command_line.complete, *words)
-    assert done.stdout == "train\n:4\n"
+    assert done.stdout == "train\t\n:4\n"
     assert dict(call.server.queries)["groups"]["namespace"] == "ml"
     gone = called(command_line.complete, "groups", "--extender-url", "http://127.0.0.1:9", "")
     assert gone.stdout == ":4\n"

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from kubectl_coterie import command_line, options
-from kubectl_coterie.commands import nodes, ui
+from kubectl_coterie.commands import known_names, nodes, ui
 from kubectl_coterie.errors import CliError
 from tests.programs import called
 
@@ -113,27 +113,27 @@ def completed(*words):
     return called(command_line.complete, *words).stdout.splitlines()
 
 
-def test_commands_and_options_are_completed():
+def test_commands_and_options_are_completed(tmp_path):
     """By kubectl's protocol: a candidate a line, then a directive."""
-    assert completed("expl") == ["explain\tSay why a pod waits, or why it has its GPUs.", ":4"]
+    assert completed("expl") == ["explain\tsay why a pod waits, or why it has its GPUs", ":4"]
     assert completed("explain", "--names")[0].startswith("--namespace\t")
-    assert completed("explain", "-f", "") == [":0"]
-    assert completed("nodes", "-o", "js") == ["json", ":4"]
+    assert completed("nodes", "-o", "js")[0].startswith("json\t")
+    assert completed("topology", "a b", "--output=y")[0].startswith("--output=yaml")
+    (tmp_path / "pods").mkdir()
+    name, directive = completed("explain", "-f", f"{tmp_path}/p")
+    assert (name.rstrip(), directive) == (f"{tmp_path}/pods/", ":6")
 
 
 def test_names_that_the_cluster_offers(monkeypatch):
-    """From the words that kubectl gives, or of the command line."""
-    module = sys.modules.get("kubectl_coterie.commands.known_names")
-    if module is None:
-        from kubectl_coterie.commands import known_names as module  # noqa: PLC0415 - as the program
-    monkeypatch.setattr(module, "offered", lambda argument, words: {argument: ("gpu-1", words[0])})
-    assert completed("topology", "") == ["gpu-1", "topology", ":4"]
-    monkeypatch.setattr(sys, "argv", ["kubectl_complete-coterie", "topology", "g"])
+    """By the argument's name, after what is given."""
+    monkeypatch.setattr(known_names, "offered", lambda name, words: [name, *words])
+    assert completed("topology", "-n", "ml", "")[:2] == ["node\t", "topology\t"]
+    monkeypatch.setattr(sys, "argv", ["kubectl_complete-coterie", "topology", "n"])
     out = io.StringIO()
     monkeypatch.setattr(sys, "stdout", out)
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit):
         command_line.complete()
-    assert (ended.value.code, out.getvalue()) == (0, "gpu-1\n:4\n")
+    assert out.getvalue() == "node\t\n:4\n"
 
 
 def test_options_mean_what_they_mean_for_kubectl():

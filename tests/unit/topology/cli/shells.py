@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 import subprocess
+import sysconfig
 from typing import TYPE_CHECKING
 
-import pytest
-
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
+PROGRAMS = sysconfig.get_path("scripts")
 SHELLS = ("bash", "zsh", "fish")
 
-# bash splits words at "=", which COMP_WORDS shows.
 _BASH = """\
-{script}
-COMP_WORDS=({words}) COMP_CWORD=$(({n_words} - 1))
-{function}
+source ../script
+COMP_LINE={line} COMP_POINT=${{#COMP_LINE}} COMP_TYPE=9
+_python_argcomplete {program}
 printf '%s\\n' "${{COMPREPLY[@]}}"
 """
 # zsh completes in its line editor alone, so a second zsh has a terminal; it notes every match.
@@ -44,45 +41,36 @@ home=$PWD; cd files; zle -N press; bindkey '^I' press; : > $home/matches; : > $h
 """
 
 
-def offered(shell: str, script: str, line: str, folder: Path) -> list[str]:
+def offered(shell: str, line: str, folder: Path) -> list[str]:
     """What the shell offers for the last word of a line, in the folder `files` of `folder`."""
-    if shutil.which(shell) is None:
-        pytest.skip(f"{shell} is not installed here")
-    (folder / "script").write_text(script)
-    command = {"bash": _of_bash, "zsh": _of_zsh, "fish": _of_fish}[shell](script, line)
+    program = line.split(maxsplit=1)[0]
+    environment = {"HOME": str(folder), "PATH": f"{PROGRAMS}:/usr/bin:/bin:/usr/local/bin"}
+    with (folder / "script").open("w") as script:
+        command = [program, "completion", shell]
+        subprocess.run(command, stdout=script, env=environment, check=True, timeout=60)
+    command = {"bash": _of_bash, "zsh": _of_zsh, "fish": _of_fish}[shell](line)
     done = subprocess.run(
         command,
         cwd=folder / "files" if shell != "zsh" else folder,
-        env={"HOME": str(folder), "PATH": "/usr/bin:/bin:/usr/local/bin:/opt/homebrew/bin"},
+        env=environment,
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
     assert done.stderr == ""
-    return sorted({found.partition("\t")[0] for found in done.stdout.splitlines() if found})
+    words = (found.partition("\t")[0].rstrip() for found in done.stdout.splitlines())
+    return sorted({word for word in words if word})
 
 
-def _of_bash(script: str, line: str) -> Sequence[str]:
-    words = line.replace("=", " = ").split(" ")
-    if line.endswith("="):
-        words.pop()
-    return [
-        "bash",
-        "--norc",
-        "-euc",
-        _BASH.format(
-            script=script,
-            words=" ".join(map(shlex.quote, words)),
-            n_words=len(words),
-            function=f"_{words[0].replace('-', '_')}",
-        ),
-    ]
+def _of_bash(line: str) -> list[str]:
+    script = _BASH.format(line=shlex.quote(line), program=line.split(maxsplit=1)[0])
+    return ["bash", "--norc", "-euc", script]
 
 
-def _of_zsh(_script: str, line: str) -> Sequence[str]:
+def _of_zsh(line: str) -> list[str]:
     return ["zsh", "-fc", _ZSH.format(setup=shlex.quote(_ZSH_SETUP), line=shlex.quote(line))]
 
 
-def _of_fish(_script: str, line: str) -> Sequence[str]:
+def _of_fish(line: str) -> list[str]:
     return ["fish", "--no-config", "-c", f"source ../script; complete -C {shlex.quote(line)}"]
