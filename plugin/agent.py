@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
@@ -42,10 +42,18 @@ from plugin.health import (
     still_lasting,
     with_lasting_faults,
 )
-from plugin.kubelet import TopologyManagerPoller
+from plugin.kubelet import PollerTiming, TopologyManagerPoller
 from plugin.machine import serve_machine
 from plugin.memory import give_back
-from plugin.publish import AccessCheck, AnnotationApi, EventApi, Publisher, ReportLoop
+from plugin.publish import (
+    AccessCheck,
+    AnnotationApi,
+    EventApi,
+    Publisher,
+    ReportLoop,
+    ReportTiming,
+    WriteTiming,
+)
 from plugin.rediscovery import Rediscovery
 
 if TYPE_CHECKING:
@@ -68,12 +76,7 @@ if TYPE_CHECKING:
     from topology.annotations import DevicesReport
     from topology.topology_manager import TopologyManager
 
-__all__ = ["Agent", "AgentTools", "OwnNodeApi", "StopReason"]
-
-BEAT_S = 1.0
-"""Between two heartbeats of the event loop."""
-MAX_SILENCE_S = 10.0
-"""A loop without a heartbeat for so long hangs: each call of the kubelet has a deadline of 2 s."""
+__all__ = ["Agent", "AgentTiming", "AgentTools", "OwnNodeApi", "StopReason"]
 
 
 class StopReason(Enum):
@@ -87,6 +90,27 @@ class StopReason(Enum):
 
 class OwnNodeApi(AnnotationApi, EventApi, Protocol):
     """What is needed of the API server."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTiming:
+    """When an agent and its parts act; `health.poll_s` is a setting.
+
+    - `beat_s` 1: between two heartbeats of the event loop.
+    - `max_silence_s` 10: a loop without a heartbeat for so long hangs: each call of the kubelet has
+      a deadline of 2 s. `clock` is the time for both.
+    """
+
+    health: HealthTimes = field(default_factory=HealthTimes)
+    report: ReportTiming = field(default_factory=ReportTiming)
+    write: WriteTiming = field(default_factory=WriteTiming)
+    poller: PollerTiming = field(default_factory=PollerTiming)
+    beat_s: float = 1.0
+    max_silence_s: float = 10.0
+    clock: Callable[[], float] = time.monotonic
+
+
+_TIMING = AgentTiming()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +129,7 @@ class AgentTools:
     kubelet_settings: TopologyManagerSource
     telemetry: Telemetry
     boot_id: str | None = None
+    timing: AgentTiming = _TIMING
 
 
 class Agent:
@@ -134,15 +159,21 @@ class Agent:
             is_one_only=rules.sharing.is_one_only,
         )
         self._state.topology_manager = settings.topology_manager
+        timing = tools.timing
         telemetry = self._telemetry = tools.telemetry
         self._publisher = Publisher(
             tools.node_api,
             settings.node,
             emit=telemetry.write_event,
             on_found=(lambda _: None) if self._was_restored else self._restore,
+            pace=timing.write,
         )
         self._report_loop = ReportLoop(
-            self._state, tools.kubelet, publish=self._publish, emit=telemetry.report_event
+            self._state,
+            tools.kubelet,
+            publish=self._publish,
+            emit=telemetry.report_event,
+            pace=timing.report,
         )
         state = replace(
             HealthState(tools.fault_rules) if known is None else known.state,
@@ -155,12 +186,12 @@ class Agent:
             log=telemetry,
             reading=reading,
             state=state,
-            times=HealthTimes(poll_s=settings.health_poll_s),
+            times=replace(timing.health, poll_s=settings.health_poll_s),
         )
         self._device_lists = {one.name: DeviceList() for one in served.inventory.resources}
         self._registration = self._make_registration()
         self._ended: asyncio.Future[StopReason] | None = None
-        self._beat_s = time.monotonic()
+        self._beat_s = timing.clock()
         self._access_check = AccessCheck(
             tools.node_api, settings.node, pod_uid=settings.pod_uid, emit=telemetry.access_event
         )
@@ -168,7 +199,10 @@ class Agent:
             reading, rules, prepare=self._open_access, serve=self._serve, telemetry=telemetry
         )
         self._poller = TopologyManagerPoller(
-            tools.kubelet_settings, on_settings=self._align, on_error=telemetry.kubelet_read
+            tools.kubelet_settings,
+            on_settings=self._align,
+            on_error=telemetry.kubelet_read,
+            timing=timing.poller,
         )
 
     @property
@@ -181,9 +215,10 @@ class Agent:
 
         The event loop hangs, or a call of the driver does, for minutes.
         """
-        now_s = time.monotonic()
+        timing = self._tools.timing
+        now_s = timing.clock()
         silent_s = now_s - self._beat_s
-        if silent_s > MAX_SILENCE_S:
+        if silent_s > timing.max_silence_s:
             return f"no heartbeat for {silent_s:.0f} s"
         return self._watch.restart_due(now_s)
 
@@ -298,9 +333,10 @@ class Agent:
             self._access_check.see_access(access)
 
     async def _beat(self) -> None:
+        timing = self._tools.timing
         while True:
-            self._beat_s = time.monotonic()
-            await asyncio.sleep(BEAT_S)
+            self._beat_s = timing.clock()
+            await asyncio.sleep(timing.beat_s)
 
     async def _keep_registered(self) -> None:
         """Register once the kubelet's pods were read: without them plans would be ignored."""

@@ -26,6 +26,7 @@ import grpc.aio
 
 from plugin.pb import deviceplugin_v1beta1_pb2 as pb
 from plugin.pb import podresources_v1_pb2 as pr
+from tests.changes import Changes
 from tests.device_manager import Affinity, Allocation, DeviceManager, NotAdmitted, Preference
 from tests.plugin_client import Client
 from topology.select import ContainerRole
@@ -105,7 +106,7 @@ class FakeKubelet(DeviceManager):
         self.devices: dict[str, Mapping[str, pb.Device]] = {}
         self.unhealthy: dict[str, set[str]] = {}
         self._admission = asyncio.Lock()
-        self._changed = asyncio.Event()
+        self.changes = Changes()
         self._checkpoint: set[str] = set()
         self._servers: list[grpc.aio.Server] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -183,9 +184,7 @@ class FakeKubelet(DeviceManager):
 
     async def until(self, is_so: Callable[[], bool], within_s: float = 60.0) -> None:
         """Wait until something is so."""
-        async with asyncio.timeout(within_s):
-            while not is_so():
-                await self._changed.wait()
+        await self.changes.until(is_so, within_s)
 
     async def until_listed(self, resource: str, n_healthy: int, within_s: float = 60.0) -> None:
         """Wait until a resource has so many healthy devices."""
@@ -193,8 +192,7 @@ class FakeKubelet(DeviceManager):
 
     def _note(self, what: str) -> None:
         self.log.append(what)
-        self._changed.set()
-        self._changed = asyncio.Event()
+        self.changes.note()
 
     # --- Registration (plugin/v1beta1/server.go, handler.go) ------------------------------------
 

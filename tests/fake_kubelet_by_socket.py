@@ -69,5 +69,6 @@ class KubeletBySocket(FakeKubelet):
             return
         if known:
             self.endpoints[client.resource] = Endpoint(next(iter(known.values())), is_stopped=False)
+            self.changes.note()
         else:
             self.mark_stopped(client.resource)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import grpc.aio
 
-from plugin.deviceplugin.service import DEADLINE_S, DevicePluginService
+from plugin.deviceplugin.service import DEADLINE_S, FOLLOWS_WITHIN_S, DevicePluginService
 from plugin.errors import RegistrationError
 
 if TYPE_CHECKING:
@@ -81,11 +81,13 @@ class ResourceServer:
         *,
         on_call: Callable[[DevicePluginCall], None],
         deadline_s: float = DEADLINE_S,
+        follows_within_s: float = FOLLOWS_WITHIN_S,
     ) -> None:
         self.offer = offer
         self._folder = folder
         self._on_call = on_call
         self._deadline_s = deadline_s
+        self._follows_within_s = follows_within_s
 
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncGenerator[Serving]:
@@ -95,7 +97,10 @@ class ResourceServer:
         watch ends.
         """
         service = DevicePluginService(
-            self.offer, on_call=self._on_call, deadline_s=self._deadline_s
+            self.offer,
+            on_call=self._on_call,
+            deadline_s=self._deadline_s,
+            follows_within_s=self._follows_within_s,
         )
         server = grpc.aio.server()
         server.add_generic_rpc_handlers((service.handler(),))

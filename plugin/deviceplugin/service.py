@@ -124,14 +124,16 @@ class DevicePluginService:
         *,
         on_call: Callable[[DevicePluginCall], None],
         deadline_s: float = DEADLINE_S,
+        follows_within_s: float = FOLLOWS_WITHIN_S,
     ) -> None:
+        self._follows_within_s = follows_within_s
         self._resource = offer.resource
         self._device_list = offer.device_list
         self._allocator = offer.allocator
         self._on_call = on_call
         self._deadline_s = deadline_s
         self._n_under_way = 0
-        self._ended_s = -FOLLOWS_WITHIN_S
+        self._ended_s = -follows_within_s
         self._is_idle = asyncio.Event()
         self._is_idle.set()
         self.began = asyncio.Event()
@@ -172,7 +174,7 @@ class DevicePluginService:
         clock = asyncio.get_running_loop().time
         while True:
             await self._is_idle.wait()
-            rest_s = self._ended_s + FOLLOWS_WITHIN_S - clock()
+            rest_s = self._ended_s + self._follows_within_s - clock()
             if rest_s <= 0:
                 return
             await asyncio.sleep(rest_s)

@@ -6,7 +6,7 @@ that are unhealthy, at every change, and the machine's reading, where it changed
 
 - `wait` is called again and again, each time for `wait_s`, beside the other two: an event is seen
   while they wait for a GPU. A call cannot be broken off; a cancelled one is waited for, up to
-  `GIVE_UP_S`.
+  `give_up_s`.
 - `faults` is called every `poll_s`, as there are machines that report no events, and GPUs that are
   lost without one; and after an event that counts, but for that reason never sooner than `settle_s`
   after the last time.
@@ -51,9 +51,6 @@ FIRST_DELAY_S = 1.0
 """Before a reader that failed is called again; doubled with each failure in a row."""
 MAX_DELAY_S = 5.0
 """Longest such delay: a driver that was loaded again is noticed that late at most."""
-GIVE_UP_S = 1.0
-"""How long cancelling waits for a call that is under way."""
-
 
 GONE = "it does not exist any more"
 """Why a device is unhealthy whose partition was removed: until the machine is served without it."""
@@ -84,6 +81,7 @@ class HealthTimes:
       plugin interrupts allocation on all GPUs of the node.
     - `probe_s` 60: a liveness probe has that long for a restart that is due, that of deploy/ half a
       minute; then the watch ends.
+    - `give_up_s` 1: cancelling waits for a call under way for that long.
     """
 
     wait_s: float = 0.8
@@ -94,6 +92,7 @@ class HealthTimes:
     deadline_s: float = 150.0
     restart_s: float = 300.0
     probe_s: float = 60.0
+    give_up_s: float = 1.0
 
 
 class HealthView(Protocol):
@@ -329,7 +328,7 @@ class HealthWatch:
         return answer
 
     async def _to_its_end(self, what: str, call: Awaitable[T]) -> T:
-        """Wait for a call, also where we are cancelled (up to `GIVE_UP_S`)."""
+        """Wait for a call, also where we are cancelled (up to `give_up_s`)."""
         running = asyncio.ensure_future(call)
         try:
             done, _ = await asyncio.wait({running}, timeout=self._times.deadline_s)
@@ -337,7 +336,7 @@ class HealthWatch:
                 self._see_late(what)
                 await asyncio.wait({running})
         except asyncio.CancelledError:
-            await asyncio.wait({running}, timeout=GIVE_UP_S)
+            await asyncio.wait({running}, timeout=self._times.give_up_s)
             running.add_done_callback(_drop)
             raise
         return running.result()

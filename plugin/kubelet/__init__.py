@@ -5,7 +5,11 @@ Reads only; chooses no device.
 
 from plugin.kubelet.admission_gate import AdmissionGate
 from plugin.kubelet.pod_resources import PodResources
-from plugin.kubelet.topology_manager import TopologyManagerPoller, TopologyManagerSource
+from plugin.kubelet.topology_manager import (
+    PollerTiming,
+    TopologyManagerPoller,
+    TopologyManagerSource,
+)
 from plugin.kubelet.view import (
     HoldingsReader,
     KubeletRead,
@@ -23,6 +27,7 @@ __all__ = [
     "KubeletSnapshot",
     "KubeletView",
     "PodResources",
+    "PollerTiming",
     "StillHeld",
     "TopologyManagerPoller",
     "TopologyManagerSource",

@@ -17,8 +17,15 @@ from plugin.publish.node_annotator import (
     WriteEvent,
     WriteFailure,
     WriteFailureReason,
+    WriteTiming,
 )
-from plugin.publish.report_loop import PlanMismatches, ReportEvent, ReportLoop, ReportRejected
+from plugin.publish.report_loop import (
+    PlanMismatches,
+    ReportEvent,
+    ReportLoop,
+    ReportRejected,
+    ReportTiming,
+)
 
 __all__ = [
     "AccessCheck",
@@ -33,7 +40,9 @@ __all__ = [
     "ReportEvent",
     "ReportLoop",
     "ReportRejected",
+    "ReportTiming",
     "WriteEvent",
     "WriteFailure",
     "WriteFailureReason",
+    "WriteTiming",
 ]

@@ -76,7 +76,9 @@ class SimulatedMachine:
         node_name: str,
         hardware: SimulatedHardware,
         faults: Path | None = None,
+        step_s: float = STEP_S,
     ) -> None:
+        self._step_s = step_s
         self._hardware = hardware
         self._name = recording
         self._node_name = node_name
@@ -111,14 +113,14 @@ class SimulatedMachine:
             return {self._uuid(index): LOST_REASON for index in sorted(self._plan.lost)}
 
     def wait(self, timeout_s: float) -> tuple[GpuEvent, ...]:
-        """The new faults of the file, which is checked every `STEP_S`."""
+        """The new faults of the file, which is checked every `step_s`."""
         deadline_s = time.monotonic() + timeout_s
         while True:
             with self._lock:
                 self._check_file()
                 events, self._events = tuple(self._events), []
             left_s = deadline_s - time.monotonic()
-            if events or left_s <= 0 or self._closed.wait(min(STEP_S, left_s)):
+            if events or left_s <= 0 or self._closed.wait(min(self._step_s, left_s)):
                 return events
 
     def condition(self) -> ReaderCondition:

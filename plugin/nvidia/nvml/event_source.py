@@ -1,6 +1,6 @@
 """The events of the GPUs that respond, over the life of several event sets.
 
-- NVML's wait cannot be woken. `wait` therefore waits in slices of `SLICE_S`, which is also how long
+- NVML's wait cannot be woken. `wait` therefore waits in slices of `slice_s`, which is also how long
   `release` and `close` may take.
 - The set is made again when other GPUs respond than before, when one that could not register was at
   fault and has recovered, when GPUs that were late to register have answered, and after an error,
@@ -13,37 +13,29 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from typing import TYPE_CHECKING
 
 from plugin.machine import EventKind, GpuEvent
 from plugin.nvidia.nvml.errors import NvmlError
-from plugin.nvidia.nvml.events import REGISTER_S, EventWatch
+from plugin.nvidia.nvml.events import EventWatch
 from plugin.nvidia.nvml.gpu_calls import GpuCalls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from plugin.nvidia.nvml.library import Handle, Nvml
+    from plugin.nvidia.nvml.timing import NvmlTiming
 
-__all__ = ["SLICE_S", "EventSource"]
-
-SLICE_S = 1.0
-"""Longest wait inside NVML: the end of the plugin's pod waits no longer."""
-PAUSE_S = 1.0
-MAX_PAUSE_S = 60.0
-"""Pause after a wait that failed, doubled while it goes on failing: each failure makes the
-caller read everything again. Faults are polled meanwhile."""
-RELEASE_S = REGISTER_S + 2 * SLICE_S
-"""How long `release` waits for a `wait` under way, which registers GPUs and waits a slice."""
+__all__ = ["EventSource"]
 
 
 class EventSource:
     """`wait` from one thread at a time; the other methods from any."""
 
-    def __init__(self, nvml: Nvml) -> None:
+    def __init__(self, nvml: Nvml, timing: NvmlTiming) -> None:
         self._nvml = nvml
-        self._calls = GpuCalls()
+        self._timing = timing
+        self._calls = GpuCalls(timing)
         self._closed = threading.Event()
         self._lock = threading.Lock()  # which GPUs, and when the set is due; held for no call
         self._in_use = threading.Lock()  # the set itself; taken alone
@@ -53,7 +45,7 @@ class EventSource:
         self._has_changed = False
         self._watch: EventWatch | None = None
         self._was_watched = False
-        self._pause_s = PAUSE_S
+        self._pause_s = self._timing.pause_s
         self._resume_at_s = 0.0
         self._without_events: frozenset[str] = frozenset()
 
@@ -74,15 +66,16 @@ class EventSource:
 
     def wait(self, timeout_s: float) -> tuple[GpuEvent, ...]:
         """What happened; where NVML reports no events this only waits."""
-        deadline_s = time.monotonic() + timeout_s
+        deadline_s = self._timing.clock() + timeout_s
+        slice_s = self._timing.slice_s
         while not self._closed.is_set():
             with self._in_use:
                 is_new = self._renew() or self._is_changed()
                 watch = self._watch
-                left_s = max(0.0, deadline_s - time.monotonic())
+                left_s = max(0.0, deadline_s - self._timing.clock())
                 if watch is not None and not is_new:
-                    events = self._wait_slice(watch, min(SLICE_S, left_s))
-                    if events or left_s <= SLICE_S:
+                    events = self._wait_slice(watch, min(slice_s, left_s))
+                    if events or left_s <= slice_s:
                         return events
             if is_new:
                 return (GpuEvent(EventKind.LOST_EVENTS),)
@@ -95,7 +88,7 @@ class EventSource:
         """Free the set, as the library is to be closed; False where a call still uses it."""
         with self._lock:
             self._handles, self._is_due = {}, False
-        if not self._in_use.acquire(timeout=RELEASE_S):
+        if not self._in_use.acquire(timeout=self._timing.release_s):
             return False
         try:
             self._free()
@@ -104,7 +97,7 @@ class EventSource:
         return not self._calls.outstanding()
 
     def close(self) -> None:
-        """End a `wait` under way, within `SLICE_S`."""
+        """End a `wait` under way, within `slice_s`."""
         self._closed.set()
 
     def _wait_slice(self, watch: EventWatch, slice_s: float) -> tuple[GpuEvent, ...]:
@@ -114,10 +107,10 @@ class EventSource:
             self._free()
             with self._lock:
                 self._is_due = True
-            self._resume_at_s = time.monotonic() + self._pause_s
-            self._pause_s = min(2 * self._pause_s, MAX_PAUSE_S)
+            self._resume_at_s = self._timing.clock() + self._pause_s
+            self._pause_s = min(2 * self._pause_s, self._timing.max_pause_s)
             return ()
-        self._pause_s = PAUSE_S
+        self._pause_s = self._timing.pause_s
         return events
 
     def _renew(self) -> bool:
@@ -125,12 +118,12 @@ class EventSource:
         late_answered = self._has_late and not self._calls.outstanding()
         with self._lock:
             is_due = (self._is_due or late_answered) and bool(self._handles)
-            if not is_due or time.monotonic() < self._resume_at_s:
+            if not is_due or self._timing.clock() < self._resume_at_s:
                 return False
             handles, self._is_due = self._handles, False
         self._free()
         try:
-            watch = EventWatch(self._nvml, handles, self._calls)
+            watch = EventWatch(self._nvml, handles, self._calls, register_s=self._timing.poll_s)
         except NvmlError:
             self._without_events = frozenset(handles)
         else:

@@ -27,10 +27,7 @@ if TYPE_CHECKING:
     from plugin.nvidia.nvml.gpu_calls import GpuCalls
     from plugin.nvidia.nvml.library import EventSet, Handle, Nvml, NvmlEvent
 
-__all__ = ["REGISTER_S", "EventWatch"]
-
-REGISTER_S = 5.0
-"""How long registering may take: no more than a poll (`reader.POLL_S`)."""
+__all__ = ["EventWatch"]
 
 _NO_INSTANCE = 0xFFFFFFFF
 """NVML_GPU_INSTANCE_ID_ANY, NVML_COMPUTE_INSTANCE_ID_ANY (nvml.h)."""
@@ -53,16 +50,18 @@ at a time."""
 class EventWatch:
     """The events of some GPUs (handle by uuid) from now on; `heard` are those that report XIDs.
 
-    Raises `NvmlError` where NVML has no event sets.
+    Registering takes `register_s` at most. Raises `NvmlError` where NVML has no event sets.
     """
 
-    def __init__(self, nvml: Nvml, handles: Mapping[str, Handle], calls: GpuCalls) -> None:
+    def __init__(
+        self, nvml: Nvml, handles: Mapping[str, Handle], calls: GpuCalls, *, register_s: float
+    ) -> None:
         self._nvml = nvml
         self._set: EventSet = nvml.make_events()
         self._uuids = {nvml.address(handle): uuid for uuid, handle in handles.items()}
         self._error: NvmlError | None = None
         registered = calls.run(
-            {uuid: partial(self._register, handle) for uuid, handle in handles.items()}, REGISTER_S
+            {uuid: partial(self._register, handle) for uuid, handle in handles.items()}, register_s
         )
         self.heard = frozenset(uuid for uuid, has_xids in registered.items() if has_xids)
 

@@ -8,9 +8,10 @@ returns is dropped. The threads are daemons, so that none of them keeps the proc
 from __future__ import annotations
 
 import threading
-import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar
+
+from plugin.nvidia.nvml.timing import NvmlTiming
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["GpuCalls"]
 
 T = TypeVar("T")
+
+_TIMING = NvmlTiming()
 
 
 @dataclass(slots=True)
@@ -39,7 +42,8 @@ class _Call(Generic[T]):
 class GpuCalls:
     """May be used from several threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, timing: NvmlTiming = _TIMING) -> None:
+        self._timing = timing
         self._lock = threading.Lock()
         self._last: dict[str, threading.Event] = {}
         self._late: dict[str, threading.Event] = {}
@@ -50,7 +54,8 @@ class GpuCalls:
         A key whose last call is outstanding is not called. Raises the first error of a call, in the
         order of the keys, once all have returned or are late.
         """
-        deadline_s = time.monotonic() + limit_s
+        timing = self._timing
+        deadline_s = timing.clock() + limit_s
         outstanding = self.outstanding()
         begun = {
             key: self._begin(key, call) for key, call in calls.items() if key not in outstanding
@@ -58,7 +63,7 @@ class GpuCalls:
         answers: dict[str, T] = {}
         errors: list[BaseException] = []
         for key, one in begun.items():
-            if not one.done.wait(max(0.0, deadline_s - time.monotonic())):
+            if not timing.has_returned(key, one.done, max(0.0, deadline_s - timing.clock())):
                 with self._lock:
                     self._late[key] = one.done
                 continue

@@ -6,7 +6,7 @@ else: the rest is read, and the GPU stays listed with the values of its last goo
 Method:
 
 - Each GPU is called in a thread of its own, all at once (`plugin.nvidia.nvml.gpu_calls`). One that
-  does not answer within `POLL_S` or `READ_S` is at fault until a later poll is answered, and is not
+  does not answer within `poll_s` or `read_s` is at fault until a later poll is answered, and is not
   called while its call is outstanding. Calls about no GPU have threads of their own, too.
 - What lies between two GPUs (PCIe ancestor, P2P) and where a NVLink ends does not change while the
   driver runs, so it is read once and kept by uuid; all else is read again by each `read`.
@@ -44,6 +44,7 @@ from plugin.nvidia.nvml.gpu import (
 from plugin.nvidia.nvml.gpu_calls import GpuCalls
 from plugin.nvidia.nvml.library import Nvml, NvmlCode, fault_text, preload
 from plugin.nvidia.nvml.raw_machine import RawGpu, RawMachine, UnreadGpu, pair_key
+from plugin.nvidia.nvml.timing import NvmlTiming
 from plugin.sysfs import Sysfs
 from topology.errors import InvalidTopology
 
@@ -57,15 +58,9 @@ if TYPE_CHECKING:
 
 __all__ = ["NvmlMachine"]
 
-POLL_S = 5.0
-"""How long the two calls of a poll may take, or opening a handle. On the slowest machine that is
-known 40 calls took 0.6 s (k8s-device-plugin issue 774)."""
-READ_S = 30.0
-"""How long reading one GPU may take, all GPUs at once: that machine needed as long for 56 pairs."""
-CLOSE_S = 5.0
-"""How long `close` waits for a reading: one takes less than a second where nothing hangs."""
-
 T = TypeVar("T")
+
+_TIMING = NvmlTiming()
 
 PairValues = dict[tuple[str, str], "int | None"]
 """By pair of uuids; None where NVML has no value."""
@@ -94,14 +89,19 @@ class NvmlMachine:
     """This machine. Methods may be called from several threads, `wait` from one at a time."""
 
     def __init__(
-        self, sysfs: Sysfs | None = None, *, find_library: Callable[[], Path | None] = lambda: None
+        self,
+        sysfs: Sysfs | None = None,
+        *,
+        find_library: Callable[[], Path | None] = lambda: None,
+        timing: NvmlTiming = _TIMING,
     ) -> None:
         """`find_library` gives NVML's file; None leaves it to the loader's own search."""
         self._sysfs = sysfs or Sysfs()
         self._find_library = find_library
         self._nvml = Nvml()
-        self._calls = GpuCalls()
-        self._events = EventSource(self._nvml)
+        self._timing = timing
+        self._calls = GpuCalls(timing)
+        self._events = EventSource(self._nvml, timing)
         self._lock = threading.RLock()  # the library, and all that was read from it
         self._closed = threading.Event()
         self._is_open = False
@@ -169,10 +169,11 @@ class NvmlMachine:
 
     def _read(self) -> MachineReading:
         known_at = {gpu.index: gpu.uuid for gpu in self._gpus}
-        count = self._call_library(self._nvml.count, POLL_S)
+        count = self._call_library(self._nvml.count, self._timing.poll_s)
         keys = [known_at.get(index, f"GPU {index}") for index in range(count)]
         answers = self._calls.run(
-            {key: partial(self._read_gpu, index) for index, key in enumerate(keys)}, READ_S
+            {key: partial(self._read_gpu, index) for index, key in enumerate(keys)},
+            self._timing.read_s,
         )
         found: list[RawGpu] = []
         unread: list[UnreadGpu] = []
@@ -231,7 +232,7 @@ class NvmlMachine:
 
     def _driver_version(self) -> str | None:
         try:
-            return self._call_library(self._nvml.driver_version, POLL_S)
+            return self._call_library(self._nvml.driver_version, self._timing.poll_s)
         except NvmlError:
             return None
 
@@ -250,12 +251,14 @@ class NvmlMachine:
             }
             if wanted:
                 reading = partial(_pair_values, wanted, call, gpu_reader)
-                known.update(self._calls.run({_PAIRS: reading}, READ_S).get(_PAIRS, {}))
+                known.update(
+                    self._calls.run({_PAIRS: reading}, self._timing.read_s).get(_PAIRS, {})
+                )
         return gpu_reader.notes
 
     def _faults(self) -> Mapping[str, str]:
         answers = self._calls.run(
-            {gpu.uuid: partial(self._poll, gpu) for gpu in self._gpus}, POLL_S
+            {gpu.uuid: partial(self._poll, gpu) for gpu in self._gpus}, self._timing.poll_s
         )
         polls = {gpu.uuid: answers.get(gpu.uuid, _Poll(NO_ANSWER)) for gpu in self._gpus}
         new_handles = {uuid: one.handle for uuid, one in polls.items() if one.handle is not None}
@@ -315,7 +318,7 @@ class NvmlMachine:
         """
         self._closed.set()
         self._events.close()
-        if self._lock.acquire(timeout=CLOSE_S):
+        if self._lock.acquire(timeout=self._timing.close_s):
             try:
                 self._drop()
             finally:
@@ -336,7 +339,7 @@ class NvmlMachine:
             library = self._find_library()  # a driver may be installed while we wait for it
             if library is not None:
                 preload(library)
-            self._call_library(self._open_once, READ_S)
+            self._call_library(self._open_once, self._timing.read_s)
 
     def _open_once(self) -> None:
         """Open the library, which counts how often that is done; also where we wait no longer."""
@@ -359,7 +362,7 @@ class NvmlMachine:
         if self._is_open:
             self._is_open = False
             with contextlib.suppress(NvmlError):  # the driver may be gone already
-                self._call_library(self._nvml.close, POLL_S)
+                self._call_library(self._nvml.close, self._timing.poll_s)
         return True
 
 

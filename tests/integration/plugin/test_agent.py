@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import json
+import queue
 import threading
 import time
 from dataclasses import replace
@@ -20,13 +20,12 @@ import pytest
 from prometheus_client import generate_latest
 
 from kube.errors import KubeError, Unreachable
-from plugin.agent import Agent, AgentTools, StopReason
+from plugin.agent import Agent, AgentTiming, AgentTools, StopReason
 from plugin.config import load_settings
 from plugin.container import ContainerAccess, DeviceNode
 from plugin.errors import ReadingError
 from plugin.health import HealthTimes
-from plugin.kubelet import KubeletView, PodResources, TopologyManagerPoller
-from plugin.kubelet.topology_manager import PollerTiming
+from plugin.kubelet import KubeletView, PodResources, PollerTiming
 from plugin.machine import (
     NO_SHARING,
     Device,
@@ -46,11 +45,10 @@ from plugin.machine import (
 from plugin.nvidia import VENDOR
 from plugin.observe import PluginMetrics, Telemetry
 from plugin.pods import PodContainer
-from plugin.publish import Publisher, ReportLoop
-from plugin.publish.node_annotator import WriteTiming
-from plugin.publish.report_loop import ReportTiming
+from plugin.publish import ReportTiming, WriteTiming
 from plugin.sysfs import Sysfs
 from plugin.wiring import serving_rules
+from tests.changes import Changes
 from tests.fake_kubelet import AdmissionError, FakeKubelet
 from tests.machines import machine
 from tests.unit.plugin.machine_values import simulated_machine
@@ -71,6 +69,12 @@ if TYPE_CHECKING:
 
 NODE = "n1"
 SOON_S = 60.0
+TIMING = AgentTiming(
+    health=HealthTimes(wait_s=0.1, settle_s=0.1, gap_s=0.5),
+    report=ReportTiming(soon_s=0.03, settled_s=0.3, idle_s=3.0, retry_s=0.3),
+    write=WriteTiming(coalesce_s=0.1, urgent_s=0.01),
+)
+"""The pauses that spare real kubelets and API servers, ten times shorter."""
 
 
 def pod_json(pod):
@@ -115,13 +119,16 @@ class Api:
             TopologyManagerPolicy.NONE, TopologyManagerScope.CONTAINER
         )
         self.n_policy_reads = 0
+        self.n_looks = 0
         self.events = []
         self.refusal: KubeError | None = None
-        self.changed = asyncio.Event()
+        self.changes = Changes()
 
     async def pods(self, *, timeout_s=None):
         """The list, of pods that are being admitted too."""
         assert timeout_s is not None
+        self.n_looks += 1
+        self.changes.note()
         if self.trouble is not None:
             raise self.trouble
         items = [pod_json(pod) for pod in self.kubelet.pods.values()]
@@ -131,9 +138,15 @@ class Api:
         """How it is set."""
         assert timeout_s is not None
         self.n_policy_reads += 1
+        self.changes.note()
         if isinstance(self.manager, KubeError):
             raise self.manager
         return self.manager
+
+    async def looks(self, n):
+        """Wait until the pods were read so often from now on."""
+        wanted = self.n_looks + n
+        await self.changes.until(lambda: self.n_looks >= wanted)
 
     async def create_event(self, event):
         """Keep it, or refuse it."""
@@ -147,8 +160,7 @@ class Api:
         if annotations:
             self.writes.append(dict(annotations))
         self.annotations.update(annotations)
-        self.changed.set()
-        self.changed = asyncio.Event()
+        self.changes.note()
         return {key: value for key, value in self.annotations.items() if value is not None}
 
 
@@ -205,6 +217,7 @@ class Node:
         self.vendor: Vendor[Any] = VENDOR
         self.reader: Any = simulated_machine(recording, node_name=NODE, faults=self.faults)
         self.boot_id = "first"
+        self.timing = TIMING
         self.agent: Any = None
         self.task: Any = None
 
@@ -227,6 +240,7 @@ class Node:
             self.api,
             self.telemetry,
             self.boot_id,
+            self.timing,
         )
         units_of = partial(self.vendor.units_of, self.settings)
         rules = replace(serving_rules(self.loaded), units_of=units_of)
@@ -264,7 +278,7 @@ class Node:
                 if self.task.done():
                     await self.task
                 with contextlib.suppress(TimeoutError):  # what is not written has no event
-                    await asyncio.wait_for(self.api.changed.wait(), 0.02)
+                    await self.api.changes.until(is_so, 0.02)
 
     def report(self):
         """What `coterie.gpu/devices` says now."""
@@ -305,18 +319,6 @@ def root(tmp_path_factory):
     return tmp_path_factory.mktemp("a")
 
 
-@pytest.fixture(autouse=True)
-def _at_once(monkeypatch):
-    """The pauses that spare real kubelets and API servers, ten times shorter."""
-    pace = ReportTiming(soon_s=0.03, settled_s=0.3, idle_s=3.0, retry_s=0.3)
-    writes = WriteTiming(coalesce_s=0.1, urgent_s=0.01)
-    monkeypatch.setattr("plugin.agent.ReportLoop", functools.partial(ReportLoop, pace=pace))
-    monkeypatch.setattr("plugin.agent.Publisher", functools.partial(Publisher, pace=writes))
-    times = functools.partial(HealthTimes, wait_s=0.1, settle_s=0.1, gap_s=0.5)
-    monkeypatch.setattr("plugin.agent.HealthTimes", times)
-    monkeypatch.setattr("plugin.simulated.reader.STEP_S", 0.02)
-
-
 def given(got, container="main"):
     """The ids that a container got."""
     return set(got[container][GPU])
@@ -326,7 +328,13 @@ def test_a_node_publishes_its_topology_and_gives_what_was_planned(root):
     """The whole promise on one node, and no write for a pod that gets its plan."""
 
     async def go():
-        async with Node(root).running() as node:
+        quick = Node(root)
+        quick.timing = replace(
+            TIMING,
+            report=replace(TIMING.report, idle_s=0.05),
+            write=WriteTiming(coalesce_s=0.0, urgent_s=0.0),
+        )
+        async with quick.running() as node:
             topology = decode_topology(node.api.annotations[names.TOPOLOGY])
             assert tuple(gpu.uuid for gpu in topology.gpus) == node.ids
             assert node.report().policy is TopologyManagerPolicy.NONE
@@ -337,7 +345,7 @@ def test_a_node_publishes_its_topology_and_gives_what_was_planned(root):
             envs = node.kubelet.given["uid-a", "main", GPU].response.envs
             assert envs["NVIDIA_VISIBLE_DEVICES"] == ",".join(planned)
             await node.kubelet.admit(node_pod("b", app("main", 1), plan={"main": node.ids[:1]}))
-            await asyncio.sleep(0.5)  # a report that should not be written leaves no event
+            await node.api.looks(5)  # each of which would be followed by a write
             assert len(node.api.writes) == n_writes
             assert node.agent.ready() == node.agent.live() == ""
 
@@ -552,7 +560,7 @@ def test_it_does_not_register_before_the_kubelets_pods_could_be_read(root, regis
         node = Node(root, register_blind=register_blind)
         node.api.trouble = Unreachable(0, "Unreachable", "no route")
         async with node.running(n_healthy=8 if register_blind else 0):
-            await asyncio.sleep(0.2)  # what is not registered leaves no event
+            await node.api.looks(2)  # after which it would be registered
             assert (GPU in node.kubelet.clients) is register_blind
             assert node.agent.ready().startswith("pods unknown: ")
             assert names.TOPOLOGY in node.api.annotations
@@ -566,13 +574,12 @@ def test_it_does_not_register_before_the_kubelets_pods_could_be_read(root, regis
     asyncio.run(go())
 
 
-def test_without_telemetry_nothing_else_changes(root, monkeypatch):
+def test_without_telemetry_nothing_else_changes(root):
     """What observes only observes: readiness, reports and writes do not depend on it."""
-    pace = ReportTiming(soon_s=0.03, settled_s=0.3, idle_s=1000.0, retry_s=0.3)
-    monkeypatch.setattr("plugin.agent.ReportLoop", functools.partial(ReportLoop, pace=pace))
 
     async def go():
         node = Node(root, register_blind=True)
+        node.timing = replace(TIMING, report=replace(TIMING.report, idle_s=1000.0))
         node.telemetry = NoTelemetry()
         node.api.trouble = Unreachable(0, "Unreachable", "no route")
         async with node.running():
@@ -580,10 +587,11 @@ def test_without_telemetry_nothing_else_changes(root, monkeypatch):
             assert "no route" in node.agent.ready()
             node.api.trouble = None
             await node.until(lambda: node.agent.ready() == "")
-            planned = (node.ids[0], node.ids[7])
+            planned, n_looks = (node.ids[0], node.ids[7]), node.api.n_looks
             got = await node.kubelet.admit(node_pod("a", app("main", 2), plan={"main": planned}))
             assert given(got) == set(planned)
-            await asyncio.sleep(0.5)  # both reports after a change; from here on none is due
+            # For the pod, and the two after a change: from here on none is due.
+            await node.until(lambda: node.api.n_looks >= n_looks + 3)
             foreign = await node.kubelet.admit(node_pod("b", app("main", 1)))
             await node.until(lambda: node.report().holds)
             assert set(node.report().holds[0].ids) == given(foreign)
@@ -773,15 +781,13 @@ def test_measured_figures_are_published_with_the_topology(root, tmp_path):
     asyncio.run(go())
 
 
-def test_a_kubelet_that_reports_its_policy_late_is_polled_again(root, monkeypatch):
-    """By one question after another, however often it takes the registration."""
-    timing = PollerTiming(first_delay_s=0.1, cap_delay_s=0.2)
-    poller = functools.partial(TopologyManagerPoller, timing=timing)
-    monkeypatch.setattr("plugin.agent.TopologyManagerPoller", poller)
+def test_a_kubelet_that_reports_its_policy_late_is_polled_again(root):
+    """Until it does, and then no more."""
     wanted = TopologyManager(TopologyManagerPolicy.NONE, TopologyManagerScope.CONTAINER)
 
     async def go():
         node = Node(root)
+        node.timing = replace(TIMING, poller=PollerTiming(first_delay_s=0.1, cap_delay_s=0.2))
         node.api.manager = Unreachable(403, "Forbidden", "no right to nodes/configz")
         async with node.running():
             assert node.report().policy is None
@@ -790,10 +796,8 @@ def test_a_kubelet_that_reports_its_policy_late_is_polled_again(root, monkeypatc
                 await node.kubelet.kill()
                 await node.kubelet.start()
                 await node.kubelet.until_listed(GPU, 8)
-            n_before, begun_s = node.api.n_policy_reads, asyncio.get_running_loop().time()
-            await asyncio.sleep(0.5)
-            took_s = asyncio.get_running_loop().time() - begun_s
-            assert 0 < node.api.n_policy_reads - n_before <= took_s / 0.05
+            n_before = node.api.n_policy_reads
+            await node.until(lambda: node.api.n_policy_reads >= n_before + 2)
             node.api.manager = wanted
             await node.until(lambda: node.report().policy is TopologyManagerPolicy.NONE)
             await node.kubelet.until(
@@ -906,22 +910,35 @@ def test_a_variable_that_no_runtime_may_read_is_reported(root, access_check):
     asyncio.run(go())
 
 
-def test_a_loop_that_hangs_is_not_live(root, monkeypatch):
+class Clock:
+    """The time, which a test can have pass."""
+
+    def __init__(self):
+        self.ahead_s = 0.0
+
+    def __call__(self):
+        """The time now."""
+        return time.monotonic() + self.ahead_s
+
+
+def test_a_loop_that_hangs_is_not_live_until_it_goes_on(root):
     """The probe is answered in another thread."""
 
     async def go():
-        async with Node(root).running() as node:
+        node, clock = Node(root), Clock()
+        node.timing = replace(TIMING, beat_s=0.02, clock=clock)
+        async with node.running():
             assert node.agent.live() == ""
-            monkeypatch.setattr("plugin.agent.MAX_SILENCE_S", -1.0)
+            clock.ahead_s += 60  # in which this loop did not come round
             assert "no heartbeat" in node.agent.live()
+            await node.until(lambda: node.agent.live() == "")
 
     asyncio.run(go())
 
 
-def test_a_node_that_is_prepared_slowly_is_alive(root, monkeypatch):
+def test_a_node_that_is_prepared_slowly_is_alive(root):
     """NVIDIA's tool may take a minute, and a restart of the agent would begin it again."""
-    monkeypatch.setattr("plugin.agent.BEAT_S", 0.02)
-    monkeypatch.setattr("plugin.agent.MAX_SILENCE_S", 0.5)
+    clock = Clock()
     is_preparing, may_end = threading.Event(), threading.Event()
 
     def open_access(settings, sysfs, served):
@@ -932,12 +949,13 @@ def test_a_node_that_is_prepared_slowly_is_alive(root, monkeypatch):
     async def go():
         node = Node(root)
         node.vendor = replace(VENDOR, open_access=open_access)
+        node.timing = replace(TIMING, beat_s=0.02, clock=clock)
         await node.kubelet.start()
         node.begin()
         try:
             await asyncio.to_thread(is_preparing.wait, 60)
-            await asyncio.sleep(0.7)
-            assert node.agent.live() == ""
+            clock.ahead_s += 60
+            await node.until(lambda: node.agent.live() == "")
             may_end.set()
             await node.kubelet.until_listed(GPU, 8)
         finally:
@@ -967,11 +985,11 @@ def test_a_reader_that_needs_a_restart_gets_one(root, monkeypatch):
 
 def test_a_restart_is_due_after_minutes(root, monkeypatch):
     """Here half a second, in which calls return."""
-    times = functools.partial(HealthTimes, wait_s=0.1, restart_s=0.5)
-    monkeypatch.setattr("plugin.agent.HealthTimes", times)
 
     async def go():
-        async with Node(root).running() as node:
+        node = Node(root)
+        node.timing = replace(TIMING, health=HealthTimes(wait_s=0.1, restart_s=0.5))
+        async with node.running():
             monkeypatch.setattr(
                 node.reader, "condition", lambda: ReaderCondition(frozenset(), "hangs")
             )
@@ -982,24 +1000,15 @@ def test_a_restart_is_due_after_minutes(root, monkeypatch):
 
 def test_a_restart_that_no_probe_makes_is_made_by_the_agent(root, monkeypatch):
     """A process that can do nothing any more ends, for whatever starts it again."""
-    made = []
-
-    def times(**more):
-        made.append(HealthTimes(wait_s=0.1, restart_s=0.5, **more))
-        return made[-1]
-
-    monkeypatch.setattr("plugin.agent.HealthTimes", times)
 
     async def go():
-        async with Node(root).running() as node:
+        node = Node(root)
+        node.timing = replace(TIMING, health=HealthTimes(wait_s=0.1, restart_s=0.5, probe_s=0.5))
+        async with node.running():
             condition = ReaderCondition(restart_reason="NVML: Unknown Error")
             monkeypatch.setattr(node.reader, "condition", lambda: condition)
-            await node.until(lambda: node.agent.live() == "NVML: Unknown Error")
-            await asyncio.sleep(0.3)  # calls return meanwhile, after each of which it might end
-            assert not node.task.done()
-            object.__setattr__(made[-1], "probe_s", 0.0)  # the time of the probe is over
             with pytest.raises(ReadingError, match="NVML: Unknown Error: expected a restart"):
-                await asyncio.wait_for(node.task, 30)
+                await asyncio.wait_for(node.task, SOON_S)
 
     asyncio.run(go())
 
@@ -1112,8 +1121,7 @@ def test_marks_are_restored_when_the_node_can_be_read(root, monkeypatch):
                 await may_answer.wait()
                 return await annotate(name, annotations)
 
-            pace = WriteTiming(coalesce_s=0.1, urgent_s=0.01, look_s=0.05)
-            monkeypatch.setattr("plugin.agent.Publisher", functools.partial(Publisher, pace=pace))
+            node.timing = replace(TIMING, write=replace(TIMING.write, look_s=0.05))
             monkeypatch.setattr(node.api, "annotate_node", away)
             await node.end()
             node.kubelet.clients.clear()
@@ -1241,7 +1249,7 @@ class AcmeMachine:
     """Two GPUs of a made-up vendor, each with two device nodes; one fault in all."""
 
     def __init__(self):
-        self.events = []
+        self.events: queue.Queue[GpuEvent] = queue.Queue()
 
     def read(self):
         """As it is always."""
@@ -1258,9 +1266,10 @@ class AcmeMachine:
 
     def wait(self, timeout_s):
         """What the test put there."""
-        time.sleep(min(timeout_s, 0.02))
-        events, self.events = tuple(self.events), []
-        return events
+        try:
+            return (self.events.get(timeout=timeout_s),)
+        except queue.Empty:
+            return ()
 
     def condition(self):
         """Nothing is wrong with it."""
@@ -1317,7 +1326,7 @@ def test_another_vendor_is_served(root):
             answer = node.kubelet.given["uid-a", "main", GPU].response
             assert [one.host_path for one in answer.devices] == ["/dev/acme", "/dev/acme1"]
             assert dict(answer.envs) == {}
-            node.reader.events = [GpuEvent(EventKind.FAULT, "ACME-0", FaultCode("RAS", 7))]
+            node.reader.events.put(GpuEvent(EventKind.FAULT, "ACME-0", FaultCode("RAS", 7)))
             await node.until(lambda: node.report().unhealthy)
             (bad,) = node.report().unhealthy
             assert (bad.id, bad.reason) == ("ACME-0", "RAS 7, until the node restarts")

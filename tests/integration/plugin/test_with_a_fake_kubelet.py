@@ -25,7 +25,7 @@ from plugin.kubelet import PodResources
 from plugin.kubelet.pod_resources import PodResourcesTiming
 from plugin.pods import NodePod, PodContainer
 from tests.fake_kubelet import AdmissionError, FakeKubelet
-from tests.unit.plugin.offers import GPU, Obliging, ids, offer, until
+from tests.unit.plugin.offers import GPU, Obliging, ids, offer
 from topology.select import ContainerRole
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -52,14 +52,17 @@ def pod(name, *sizes, roles=()):
 class Node:
     """A fake kubelet and a plugin that is registered with it."""
 
-    def __init__(self, root, allocator=None, *, n=8, deadline_s=1.0, **kubelet):
+    def __init__(self, root, allocator=None, *, n=8, server=None, **kubelet):
         self.kubelet = FakeKubelet(root, **kubelet)
         self.allocator = allocator or Obliging()
         self.offer = offer(n, allocator=self.allocator)
         self.n = n
         self.calls: list[DevicePluginCall] = []
         self.server = ResourceServer(
-            self.offer, self.kubelet.folder, on_call=self.calls.append, deadline_s=deadline_s
+            self.offer,
+            self.kubelet.folder,
+            on_call=self.calls.append,
+            **{"deadline_s": 1.0, **(server or {})},
         )
         self.registration = Registration(
             [self.server], self.kubelet.socket, on_change=lambda _: None, timing=QUICK
@@ -195,7 +198,7 @@ def test_an_error_fails_that_pod_alone_with_its_reason(root, answer, message):
     """The text is what the user finds in the pod's status; the next pod is served."""
 
     async def go():
-        async with Node(root, Obliging(answer), deadline_s=0.1).running() as node:
+        async with Node(root, Obliging(answer), server={"deadline_s": 0.1}).running() as node:
             with pytest.raises(AdmissionError) as error:
                 await node.kubelet.admit(pod("a", 2))
             assert message in str(error.value)
@@ -218,9 +221,9 @@ def test_a_failed_allocate_gives_the_devices_back(root):
     asyncio.run(go())
 
 
-def test_a_terminated_plugin_finishes_the_pod_under_admission(root, monkeypatch):
+def test_a_terminated_plugin_finishes_the_pod_under_admission(root):
     """All its containers' questions are answered; a pod that loses its plugin fails for good."""
-    monkeypatch.setattr("plugin.deviceplugin.service.FOLLOWS_WITHIN_S", 2.0)
+    times = {"deadline_s": 10.0, "follows_within_s": 2.0}
     released = asyncio.Event()
 
     async def work():
@@ -228,11 +231,13 @@ def test_a_terminated_plugin_finishes_the_pod_under_admission(root, monkeypatch)
         return ids(2)
 
     async def go():
-        async with Node(root, Obliging(work), deadline_s=10.0).running() as node:
+        async with Node(root, Obliging(work), server=times).running() as node:
             admission = asyncio.create_task(node.kubelet.admit(pod("a", 2, 3)))
-            await until(lambda: node.allocator.requests)
-            asyncio.get_running_loop().call_later(0.1, released.set)
-            await node.end()
+            await node.allocator.asked.until(lambda: node.allocator.requests)
+            ending = asyncio.create_task(node.end())
+            await asyncio.sleep(0)  # the end has begun, and waits
+            released.set()
+            await ending
             got = await admission
             assert [len(one[GPU]) for one in got.values()] == [2, 3]
             await node.kubelet.until(lambda: GPU not in node.kubelet.clients)

@@ -68,9 +68,9 @@ def xid_event(uuid: str | None, number: int, address: tuple[int, int] | None = N
 
 
 def simulated_machine(
-    recording: str, *, node_name: str, faults: Path | None = None
+    recording: str, *, node_name: str, faults: Path | None = None, step_s: float = 0.01
 ) -> SimulatedMachine:
     """A recorded machine that looks like NVIDIA's."""
     return SimulatedMachine(
-        recording, node_name=node_name, hardware=VENDOR.simulated, faults=faults
+        recording, node_name=node_name, hardware=VENDOR.simulated, faults=faults, step_s=step_s
     )

@@ -2,18 +2,44 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
+from pathlib import Path, PosixPath
 from typing import TYPE_CHECKING, Any
 
 from plugin.container import ContainerAccess
 from plugin.deviceplugin import DeviceList, ListedDevice, Offer, ResourceServer
+from tests.changes import Changes
 from tests.plugin_client import Client
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    import os
 
 GPU = "nvidia.com/gpu"
+
+
+class LookedAt(PosixPath):
+    """A path that says when someone looks what is there; see `looked_at`."""
+
+    looks: Changes
+    n_looks: int
+
+    def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
+        """As any path."""
+        self.n_looks += 1
+        self.looks.note()
+        return super().stat(follow_symlinks=follow_symlinks)
+
+    async def again(self) -> None:
+        """Wait for one whole look: from one that begins now to the next."""
+        n_before = self.n_looks
+        await self.looks.until(lambda: self.n_looks >= n_before + 2)
+
+
+def looked_at(path: Path) -> LookedAt:
+    """The same path."""
+    one = LookedAt(path)
+    one.looks, one.n_looks = Changes(), 0
+    return one
 
 
 def ids(n: int) -> tuple[str, ...]:
@@ -33,11 +59,13 @@ class Obliging:
         self.answers = list(answers)
         self.requests: list[Any] = []
         self.until_s: list[float] = []
+        self.asked = Changes()
 
     async def preferred(self, available, *, must_include, size, until_s):
         """The first ids that do."""
         self.until_s.append(until_s)
         self.requests.append((tuple(sorted(available)), tuple(sorted(must_include)), size))
+        self.asked.note()
         others = sorted(set(available) - set(must_include))
         return await self._answer((*sorted(must_include), *others)[:size])
 
@@ -45,6 +73,7 @@ class Obliging:
         """The ids, as a variable."""
         self.until_s.append(until_s)
         self.requests.append(containers)
+        self.asked.note()
         return await self._answer(
             tuple(
                 ContainerAccess(env={"NVIDIA_VISIBLE_DEVICES": ",".join(sorted(one))})
@@ -99,10 +128,3 @@ async def served(folder, one, *, deadline_s=1.0):
     finally:
         await service.end()
         await service.client.close()
-
-
-async def until(is_so, within_s=30.0):
-    """Wait until something is so that has no event: a file, a state of another task."""
-    async with asyncio.timeout(within_s):
-        while not is_so():  # noqa: ASYNC110 - there is no event to wait for
-            await asyncio.sleep(0.005)

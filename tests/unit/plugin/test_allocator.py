@@ -28,6 +28,7 @@ from tests.unit.plugin.node_states import (
     unaligned,
 )
 from tests.unit.plugin.node_values import GPU, NODE, app, gpus, holding, node_pod
+from tests.unit.plugin.virtual_time import run_at_once
 from topology.annotations import TopologyManagerPolicy, TopologyManagerScope
 from topology.topology_manager import TopologyManager
 
@@ -36,6 +37,8 @@ IDS = tuple(device.id for device in STOCK.inventory.resources[0].devices)
 PAIR = node_pod("pair", app("main", 2), plan={"main": (IDS[0], IDS[7])})
 SILENT = KubeletSnapshot(None, None, error="the kubelet is silent")
 SOON_S = 10.0
+LOOK_S = 0.25
+"""How long a read of the kubelet takes."""
 
 
 @dataclass
@@ -66,7 +69,7 @@ class Node:
         self.n_snapshots += 1
         self.device_flags.append(with_devices)
         assert self.gate.is_busy
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(LOOK_S)
         return self.snapshots.pop(0)
 
     async def still_held(self, holdings, *, until_s):
@@ -81,7 +84,7 @@ class Node:
         """Keep it, by kind; only a read of the kubelet takes time."""
         match event:
             case Identification(how, duration_s):
-                assert duration_s >= (0.0 if how is IdentifiedBy.KNOWN else 0.001)
+                assert duration_s == (0.0 if how is IdentifiedBy.KNOWN else LOOK_S)
                 self.ways.append(how)
             case KubeletRead(error):
                 self.errors.append(error)
@@ -107,7 +110,7 @@ class Node:
                 tuple(available), must_include=must_include, size=size, until_s=until_s
             )
 
-        return asyncio.run(go())
+        return run_at_once(go())
 
     def allocate(self, *containers) -> Any:
         """Allocate."""
@@ -116,7 +119,7 @@ class Node:
             until_s = asyncio.get_running_loop().time() + SOON_S
             return await self.allocator.allocate(containers, until_s=until_s)
 
-        return asyncio.run(go())
+        return run_at_once(go())
 
 
 def visible(answer) -> list[str]:

@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import json
 import os
+import queue
 import re
 import shlex
 import signal
@@ -13,7 +14,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -261,13 +261,6 @@ class Process:
         self.process.communicate()
 
 
-def wait(is_so):
-    """Wait until something is so that has no event, but not for ever."""
-    until_s = time.monotonic() + DEADLINE_S
-    while not is_so() and time.monotonic() < until_s:
-        time.sleep(0.01)
-
-
 def sockets(folder):
     """The sockets that lie there."""
     return [path.name for path in folder.iterdir() if path.is_socket()]
@@ -291,10 +284,12 @@ def test_the_program_serves_reloads_and_ends(root):
     with socket.socket(socket.AF_UNIX) as kubelet, running(*flags) as process:
         kubelet.bind(str(root / "kubelet.sock"))
         kubelet.listen()  # and answers nothing
+        kubelet.settimeout(DEADLINE_S)
         port = process.until("listening")["port"]
-        wait(lambda: len(sockets(root)) == 2)
-        assert process.get(port, "/livez") == (200, "ok")
-        assert process.get(port, "/readyz")[0] == 503
+        with kubelet.accept()[0]:
+            assert len(sockets(root)) == 2
+            assert process.get(port, "/livez") == (200, "ok")
+            assert process.get(port, "/readyz")[0] == 503
         config.write_text("version: v1\ncoterie: {log_level: info, simulate: 8x-l4}\n")
         process.process.send_signal(signal.SIGHUP)
         process.until("effective_settings", simulate="8x-l4")
@@ -349,22 +344,33 @@ def test_a_start_that_fails_says_why(root, more, code, message):
     assert message in lines[-1]["reason"]
 
 
+class Shown(Running):
+    """Hands out each agent that runs."""
+
+    def __init__(self):
+        self.agents: queue.Queue[Agent] = queue.Queue()
+        super().__init__()
+
+    def __setattr__(self, name, value):
+        """As any."""
+        super().__setattr__(name, value)
+        if name == "agent" and value is not None:
+            self.agents.put(value)
+
+
 @pytest.mark.usefixtures("_own_log")
 def test_main_runs_until_it_is_signalled(root, monkeypatch, capsys):
     """Booleans as Go writes them, signals as they come, JSON lines on standard error."""
     flags = [*node_flags(root), "--mofed-enabled", "--log-level=warning"]
     monkeypatch.setattr(sys, "argv", ["coterie-plugin", "run", *flags])
-    agents: list[Agent | None] = []
-    running = Running()
+    agents: set[Agent] = set()
+    running = Shown()
     monkeypatch.setattr(program, "Running", lambda: running)
 
     def send_signal():
-        wait(lambda: running.agent is not None)
-        agents.append(running.agent)
-        os.kill(os.getpid(), signal.SIGHUP)
-        wait(lambda: running.agent not in {None, *agents})
-        agents.append(running.agent)
-        os.kill(os.getpid(), signal.SIGTERM)
+        for number in (signal.SIGHUP, signal.SIGTERM):
+            agents.add(running.agents.get(timeout=DEADLINE_S))
+            os.kill(os.getpid(), number)
 
     def survive(*_):
         """A signal that comes too late must not end the tests."""
@@ -378,7 +384,7 @@ def test_main_runs_until_it_is_signalled(root, monkeypatch, capsys):
         sender.join()
         for one, handler in before.items():
             signal.signal(one, handler)
-    assert len(set(agents) - {None}) == 2
+    assert len(agents) == 2
     lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     assert {line["level"] for line in lines} == {"warning"}
     assert {"timestamp", "event", "level"} <= lines[0].keys()

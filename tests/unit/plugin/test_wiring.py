@@ -20,10 +20,10 @@ from plugin.nvidia.nvml.errors import NvmlError
 from plugin.nvidia.nvml.reader import NvmlMachine
 from plugin.simulated.reader import SimulatedMachine
 from plugin.wiring import Running, open_reader, run_agents, serving_rules
+from tests.changes import Changes
 from tests.fake_nvml import fake_of, installed
 from tests.unit.plugin.machine_values import gpu_reading, mig_device
 from tests.unit.plugin.node_values import GPU
-from tests.unit.plugin.offers import until
 from topology.recordings import load_recording
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ class Node:
     flags: Mapping[str, object] = field(default_factory=dict)
     lines: list[dict[str, Any]] = field(default_factory=list)
     running: Running = field(default_factory=Running)
+    changes: Changes = field(default_factory=Changes)
 
     def load(self):
         """As the process loads them, for each round."""
@@ -82,6 +83,7 @@ class Node:
 
     def _note(self, event, **fields):
         self.lines.append({"event": event, **fields})
+        self.changes.note()
 
     debug = info = warning = _note
 
@@ -190,14 +192,14 @@ def test_a_reload_reads_settings_and_machine_again(root):
     async def go():
         node = Node(root)
         async with node.started():
-            await until(lambda: node.is_listing)
+            await node.changes.until(lambda: node.is_listing)
             first = node.running.agent
             assert await node.get("/livez") == (200, "ok")
             status, text = await node.get("/readyz")
             assert (status, text.partition(":")[0]) == (503, "pods unknown")
             node.flags = {"simulate": "8x-l4", "log_level": "debug"}
             node.running.reload()
-            await until(lambda: len(node.of("machine_read")) == 2)
+            await node.changes.until(lambda: len(node.of("machine_read")) == 2)
             assert node.running.agent is not first
             assert len(node.of("listening")) == 2
             assert [one["simulate"] for one in node.of("effective_settings")] == [
@@ -218,13 +220,15 @@ def test_other_resources_begin_an_agent_under_the_same_settings(root):
     async def go():
         node = Node(root, flags)
         async with node.started():
-            await until(lambda: node.is_listing)
+            await node.changes.until(lambda: node.is_listing)
             faults.write_text(json.dumps({"mig": {"0": ["1g.5gb"] * 7}}))
             with contextlib.closing(open_reader(node.load().settings)) as reader:
                 assert node.running.agent is not None
                 node.running.agent.see_reading(reader.read())  # before its own time comes
             mig = "nvidia.com/mig-1g.5gb"
-            await until(lambda: {one["resource"] for one in node.of("registration")} == {GPU, mig})
+            await node.changes.until(
+                lambda: {one["resource"] for one in node.of("registration")} == {GPU, mig}
+            )
             assert node.of("machine_read")[-1]["n_devices"] == {GPU: 7, mig: 7}
             assert len(node.of("effective_settings")) == len(node.of("listening")) == 1
 
@@ -244,7 +248,7 @@ def test_settings_without_effect_are_logged(root):
         file.write_text(FILE)
         node = Node(root, {"mps_root": "/run/mps", "config_file": str(file)})
         async with node.started():
-            await until(lambda: node.is_listing)
+            await node.changes.until(lambda: node.is_listing)
         first, second = node.of("effective_settings")
         assert first["sharing"] == {"replicas": {GPU: 4}, "suffix": ".shared", "is_one_only": True}
         assert [note.partition(" ")[0] for note in second["notes"]] == ["flags.gfd", "mps_root"]
@@ -272,7 +276,7 @@ def test_a_machine_that_cannot_be_read_is_waited_for(root, monkeypatch):
     async def go():
         node = Node(root, {"simulate": None, "fail_on_init_error": "false"})
         async with node.started():
-            await until(lambda: node.of("reader_failed"))
+            await node.changes.until(lambda: node.of("reader_failed"))
             count = "0"
             async with asyncio.timeout(30.0):
                 while float(count) < 2:
@@ -282,7 +286,7 @@ def test_a_machine_that_cannot_be_read_is_waited_for(root, monkeypatch):
             assert await node.get("/readyz") == (503, "no machine could be read yet")
             assert await node.get("/livez") == (200, "ok")
             nvml.errors.clear()
-            await until(lambda: node.is_listing)
+            await node.changes.until(lambda: node.is_listing)
             assert node.of("reader_recovered") == [{"event": "reader_recovered", "what": "read"}]
 
     with installed(nvml):

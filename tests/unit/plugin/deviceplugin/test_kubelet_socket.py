@@ -10,7 +10,7 @@ import socket
 import pytest
 
 from plugin.deviceplugin import KubeletSocket
-from tests.unit.plugin.offers import until
+from tests.unit.plugin.offers import looked_at
 
 
 def bind(path):
@@ -18,6 +18,14 @@ def bind(path):
     path.unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX) as bound:
         bound.bind(str(path))
+
+
+def tick(probe):
+    """Have the file system's clock, which has ticks of some milliseconds, go on to the next."""
+    probe.touch()
+    last_ns = probe.stat().st_ctime_ns
+    while probe.stat().st_ctime_ns == last_ns:
+        probe.touch()
 
 
 @contextlib.asynccontextmanager
@@ -35,7 +43,7 @@ async def watched(path):
 
 def test_a_socket_that_is_there_is_known_at_once(root):
     """A plugin that starts beside a running kubelet has nothing to wait for."""
-    path = root / "kubelet.sock"
+    path = looked_at(root / "kubelet.sock")
     bind(path)
 
     async def go():
@@ -49,13 +57,13 @@ def test_a_socket_that_is_there_is_known_at_once(root):
 
 def test_a_socket_that_appears_is_waited_for(root):
     """The kubelet may start after the plugin."""
-    path = root / "kubelet.sock"
+    path = looked_at(root / "kubelet.sock")
 
     async def go():
         async with watched(path) as one:
             assert one.socket_id is None
             waiting = [asyncio.create_task(one.other_than(None)) for _ in range(2)]
-            await asyncio.sleep(0.02)
+            await path.again()
             assert not any(task.done() for task in waiting)
             bind(path)
             assert await asyncio.wait_for(asyncio.gather(*waiting), 60) == [one.socket_id] * 2
@@ -65,14 +73,14 @@ def test_a_socket_that_appears_is_waited_for(root):
 
 def test_each_new_socket_is_another_one(root):
     """File systems give an inode's number out again at once; then the time decides."""
-    path = root / "kubelet.sock"
+    path = looked_at(root / "kubelet.sock")
     bind(path)
 
     async def go():
         async with watched(path) as one:
             marks = [await one.other_than(None)]
             for _ in range(20):
-                await asyncio.sleep(0.02)  # a file system's clock has ticks of some milliseconds
+                tick(root / "probe")
                 bind(path)
                 marks.append(await asyncio.wait_for(one.other_than(marks[-1]), 60))
         assert len(set(marks)) == len(marks)
@@ -83,17 +91,17 @@ def test_each_new_socket_is_another_one(root):
 @pytest.mark.parametrize("kind", ["folder", "file", "absent folder"])
 def test_what_is_no_socket_is_none(root, kind):
     """A mount of a path that does not exist yet makes a folder there."""
-    path = root / "kubelet.sock"
+    path = looked_at(root / "kubelet.sock")
     if kind == "folder":
         path.mkdir()
     elif kind == "file":
         path.write_text("")
     else:
-        path = root / "absent" / "kubelet.sock"
+        path = looked_at(root / "absent" / "kubelet.sock")
 
     async def go():
         async with watched(path) as one:
-            await asyncio.sleep(0.02)
+            await path.again()
             assert one.socket_id is None
 
     asyncio.run(go())
@@ -101,7 +109,7 @@ def test_what_is_no_socket_is_none(root, kind):
 
 def test_a_socket_that_is_gone_is_not_another_one(root):
     """A kubelet that ends takes its socket along; only the next one's matters."""
-    path = root / "kubelet.sock"
+    path = looked_at(root / "kubelet.sock")
     bind(path)
 
     async def go():
@@ -110,8 +118,8 @@ def test_a_socket_that_is_gone_is_not_another_one(root):
             waiting = asyncio.create_task(one.other_than(socket_id))
             kept = root / "kept"
             path.rename(kept)
-            await until(lambda: one.socket_id is None)
-            await asyncio.sleep(0.02)
+            await path.looks.until(lambda: one.socket_id is None)
+            await path.again()
             assert not waiting.done()
             bind(path)
             assert await asyncio.wait_for(waiting, 60) == one.socket_id

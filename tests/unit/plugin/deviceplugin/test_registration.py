@@ -7,6 +7,8 @@ import contextlib
 import re
 import socket
 from dataclasses import replace
+from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -18,17 +20,23 @@ from plugin.deviceplugin import (
     socket_names,
 )
 from plugin.deviceplugin.registration import RegistrationTiming
+from plugin.errors import RegistrationError
 from plugin.kubelet import PodResources
 from plugin.pb import deviceplugin_v1beta1_pb2 as pb
+from tests.changes import Changes
 from tests.fake_kubelet import FakeKubelet
 from tests.fake_kubelet_by_socket import KubeletBySocket
-from tests.unit.plugin.offers import GPU, offer, until
+from tests.unit.plugin.node_values import app, node_pod
+from tests.unit.plugin.offers import GPU, looked_at, offer
+from tests.unit.plugin.virtual_time import run_at_once
 
 MIG = "nvidia.com/mig-1g.10gb"
 REPLACED = "the kubelet's socket was replaced while we registered"
 QUICK = RegistrationTiming(check_every_s=0.01, first_delay_s=0.02, cap_delay_s=0.2, settle_s=0.01)
 
 
+FOR_EVER = replace(QUICK, first_delay_s=1e6, cap_delay_s=1e6)
+"""Its pauses end early, or the test does not."""
 RECHECKED = replace(QUICK, recheck_s=0.02)
 
 
@@ -37,11 +45,13 @@ class Plugin:
 
     def __init__(self, folder, *offers, kubelet="kubelet.sock", timing=QUICK, **more):
         self.changes = []
+        self.changed = Changes()
+        self.socket: Any = looked_at(folder / kubelet) if kubelet else None
         self.standing = {}
         self.servers = [ResourceServer(one, folder, on_call=lambda _: None) for one in offers]
         self.registration = Registration(
             self.servers,
-            folder / kubelet if kubelet else None,
+            self.socket,
             on_change=self._take,
             timing=timing,
             draw=lambda: 0.5,
@@ -52,15 +62,16 @@ class Plugin:
     def _take(self, standing):
         self.changes.append(standing)
         self.standing[standing.resource] = standing
+        self.changed.note()
 
     @property
     def phases(self):
         """The phases so far."""
         return [standing.phase for standing in self.changes]
 
-    async def until(self, phase, n=1, within_s=60.0):
+    async def until(self, phase, n=1):
         """Wait until a phase was entered so often."""
-        await until(lambda: self.phases.count(phase) >= n, within_s)
+        await self.changed.until(lambda: self.phases.count(phase) >= n)
 
     def start(self):
         """Run."""
@@ -139,7 +150,7 @@ def test_a_kubelet_that_comes_late_is_waited_for(root):
     async def go():
         async with running(plugin):
             await plugin.until(RegistrationPhase.WAITING)
-            await asyncio.sleep(0.1)
+            await plugin.socket.again()
             async with running(kubelet):
                 await kubelet.until_listed(GPU, 4)
                 await plugin.until(RegistrationPhase.REGISTERED)
@@ -186,21 +197,16 @@ def test_a_kubelet_that_restarts_has_us_again(root, how):
 def test_after_a_restart_we_are_registered_without_a_pause(root):
     """Pods that arrive before that fail for good. However long the next pause was to be."""
     kubelet = FakeKubelet(root)
-    plugin = Plugin(
-        kubelet.folder, offer(), timing=RegistrationTiming(first_delay_s=60.0, cap_delay_s=60.0)
-    )
+    plugin = Plugin(kubelet.folder, offer(), timing=FOR_EVER)
 
     async def go():
-        clock = asyncio.get_running_loop().time
         async with running(kubelet, plugin):
             await kubelet.until_listed(GPU, 4)
             await kubelet.kill()
             await plugin.until(RegistrationPhase.LOST)
-            await asyncio.sleep(0.2)
+            await plugin.socket.again()
             await kubelet.start()
-            began_s = clock()
             await kubelet.until_listed(GPU, 4)
-            assert clock() - began_s < 20.0  # the shortest pause is 30 s
 
     asyncio.run(go())
 
@@ -227,38 +233,54 @@ def test_a_socket_that_is_replaced_under_a_living_watch_is_a_new_kubelet(root):
     assert lost[0] == "the kubelet's socket was replaced"
 
 
-class Slow(FakeKubelet):
-    """A kubelet that takes its time to notice that a watch has ended."""
+def bind(path):
+    """A socket's file, as of a kubelet that is gone."""
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(path))
 
-    async def watch_plugin(self, client):
-        await client.run(lambda response: self.listed(client.resource, response))
-        await asyncio.sleep(0.02)
-        if client.resource in self.clients:
-            await self.disconnect(client.resource)
+
+class Unservable(ResourceServer):
+    """Notes when it is to be served; each time the kubelet's socket is another one by then."""
+
+    def __init__(self, path, times_s):
+        super().__init__(offer(), path.parent, on_call=lambda _: None)
+        self._path = path
+        self._times_s = times_s
+
+    @contextlib.asynccontextmanager
+    async def serving(self):
+        """Never."""
+        self._times_s.append(asyncio.get_running_loop().time())
+        self._path.rename(self._path.with_suffix(f".{len(self._times_s)}"))
+        bind(self._path)
+        msg = "a test"
+        raise RegistrationError(msg)
+        yield
 
 
 def test_a_kubelet_has_time_to_notice_that_a_watch_has_ended(root):
-    """Else it would hang up on the next one, which it takes for the old one."""
-    kubelet = Slow(root)
-    timing = RegistrationTiming(check_every_s=0.01, first_delay_s=0.02, settle_s=1.0)
-    plugin = Plugin(kubelet.folder, offer(), timing=timing)
+    """Else it would hang up on the next one, which it takes for the old one.
+
+    So there is a pause before each try, though a new socket ends all others.
+    """
+    path = root / "kubelet.sock"
+    times_s: list[float] = []
+    bind(path)
+    timing = replace(FOR_EVER, settle_s=1.0)
 
     async def go():
-        async with running(kubelet, plugin):
-            await kubelet.until_listed(GPU, 4)
-            kubelet.log.clear()
-            kubelet.socket.chmod(0o700)  # another change time: taken for another socket
-            await plugin.until(RegistrationPhase.REGISTERED, 2)
-            await kubelet.until_listed(GPU, 4)
-            await asyncio.sleep(0.2)
-            assert kubelet.log == [f"disconnected {GPU}", f"registered {GPU}", f"listed {GPU}"]
+        registration = Registration(
+            [Unservable(path, times_s)], path, on_change=lambda _: None, timing=timing
+        )
+        task = asyncio.create_task(registration.run())
+        await asyncio.sleep(10.0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
-    asyncio.run(go())
-    assert plugin.phases == [
-        RegistrationPhase.REGISTERED,
-        RegistrationPhase.LOST,
-        RegistrationPhase.REGISTERED,
-    ]
+    run_at_once(go())
+    pauses_s = [after - before for before, after in pairwise(times_s)]
+    assert len(pauses_s) >= 5
+    assert pauses_s == pytest.approx([timing.settle_s] * len(pauses_s), abs=QUICK.check_every_s)
 
 
 def test_a_watch_that_ends_by_itself_is_restarted(root):
@@ -316,8 +338,7 @@ def test_an_old_plugin_that_ends_disconnects_its_successor_which_comes_back(root
             # The successor's watch was ended by the kubelet, and it is the one that came back.
             assert kubelet.log[:3] == [f"disconnected {GPU}", f"registered {GPU}", f"listed {GPU}"]
             assert old.phases.count(RegistrationPhase.LOST) == 0
-            await asyncio.sleep(0.2)
-            assert GPU in kubelet.clients
+            await kubelet.admit(node_pod("a", app("main", 3)))
             await new.stop()
 
     asyncio.run(go())
@@ -343,7 +364,7 @@ def test_from_1_37_an_old_plugin_leaves_its_successor_registered(root):
             await kubelet.until_listed(GPU, 3)
             await new.until(RegistrationPhase.REGISTERED)
             await old.stop()
-            await until(lambda: len(kubelet.clients) == 1)
+            await kubelet.until(lambda: len(kubelet.clients) == 1)
             assert len(kubelet.healthy[GPU]) == 3
             await new.stop()
             await kubelet.until_listed(GPU, 0)
@@ -372,7 +393,7 @@ def test_from_1_37_a_kubelet_that_has_not_seen_our_end_takes_us_again(root):
             await kubelet.until_listed(GPU, 3)
             assert len(kubelet.clients) == 2
             kubelet.notices_ends.set()
-            await until(lambda: len(kubelet.clients) == 1)
+            await kubelet.until(lambda: len(kubelet.clients) == 1)
             assert len(kubelet.healthy[GPU]) == 3
             await after.until(RegistrationPhase.REGISTERED)
             await after.stop()
@@ -385,7 +406,15 @@ def test_from_1_37_a_kubelet_that_has_not_seen_our_end_takes_us_again(root):
 def test_the_devices_of_another_plugin_that_came_and_went_are_registered_again(root):
     """The kubelet has none then, and goes on watching ours: nothing else would bring it back."""
     kubelet = FakeKubelet(root)
-    known = PodResources(kubelet.pod_resources).read_allocatable
+    read = PodResources(kubelet.pod_resources).read_allocatable
+    n_reads, reads = 0, Changes()
+
+    async def known():
+        nonlocal n_reads
+        n_reads += 1
+        reads.note()
+        return await read()
+
     ours, other = (
         Plugin(kubelet.folder, offer(), timing=RECHECKED, known=known),
         Plugin(kubelet.folder, offer(3)),
@@ -400,7 +429,8 @@ def test_the_devices_of_another_plugin_that_came_and_went_are_registered_again(r
             await kubelet.until_listed(GPU, 0)
             await ours.until(RegistrationPhase.REGISTERED, 2)
             await kubelet.until_listed(GPU, 4)
-            await asyncio.sleep(10 * RECHECKED.recheck_s)
+            n_before = n_reads
+            await reads.until(lambda: n_reads >= n_before + 4)
 
     asyncio.run(go())
     (lost,) = [one for one in ours.changes if one.phase is RegistrationPhase.LOST]
@@ -420,11 +450,12 @@ def test_the_devices_of_another_plugin_that_came_and_went_are_registered_again(r
 def test_what_is_no_sign_of_a_lost_registration(root, answers, n_healthy):
     """A registration too many takes the node's GPUs away for a moment."""
     kubelet = FakeKubelet(root)
-    n_reads = 0
+    n_reads, reads = 0, Changes()
 
     async def known():
         nonlocal n_reads
         n_reads += 1
+        reads.note()
         return answers[n_reads % len(answers)]
 
     plugin = Plugin(kubelet.folder, offer(), timing=RECHECKED, known=known)
@@ -434,7 +465,7 @@ def test_what_is_no_sign_of_a_lost_registration(root, answers, n_healthy):
 
     async def go():
         async with running(kubelet, plugin):
-            await until(lambda: n_reads >= 6)
+            await reads.until(lambda: n_reads >= 6)
 
     asyncio.run(go())
     assert plugin.phases == [RegistrationPhase.REGISTERED]
@@ -535,7 +566,7 @@ def test_a_kubelet_that_starts_between_two_looks_is_not_taken_for_two(root):
                 )
                 await kubelet.start()
             await plugin.until(RegistrationPhase.REGISTERED, 6)
-            await asyncio.sleep(0.4)
+            await plugin.socket.again()
 
     asyncio.run(go())
     assert plugin.phases.count(RegistrationPhase.REGISTERED) == 6
@@ -549,7 +580,7 @@ def test_a_kubelet_that_starts_while_the_server_starts_gets_no_useless_registrat
 ):
     """It may have removed the socket that we have just made: so a fresh one, then the report."""
     kubelet = FakeKubelet(root)
-    timing = RegistrationTiming(check_every_s=60.0, first_delay_s=0.02, settle_s=0.01)
+    timing = replace(QUICK, check_every_s=1e6)
     plugin = Plugin(kubelet.folder, offer(), timing=timing)
     serving = plugin.servers[0].serving
 
@@ -565,7 +596,7 @@ def test_a_kubelet_that_starts_while_the_server_starts_gets_no_useless_registrat
 
     async def go():
         async with running(kubelet, plugin):
-            await kubelet.until_listed(GPU, 4, within_s=5.0)
+            await kubelet.until_listed(GPU, 4)
             await plugin.until(RegistrationPhase.REGISTERED)
 
     asyncio.run(go())
@@ -584,12 +615,13 @@ def test_a_kubelet_that_starts_while_we_register_is_not_waited_for(root):
         with socket.socket(socket.AF_UNIX) as mute:
             mute.bind(str(kubelet.socket))
             mute.listen()
+            mute.settimeout(0)
             async with running(plugin):
-                await until(lambda: list(kubelet.folder.glob(socket_names(GPU))))
-                await asyncio.sleep(0.1)
+                met, _ = await asyncio.get_running_loop().sock_accept(mute)
                 assert plugin.changes == []
-                async with running(kubelet):
-                    await kubelet.until_listed(GPU, 4, within_s=5.0)
+                with met:
+                    async with running(kubelet):
+                        await kubelet.until_listed(GPU, 4)
 
     asyncio.run(go())
     failed = [
@@ -645,11 +677,11 @@ def test_without_resources_it_waits(root, kubelet):
     async def go():
         plugin = Plugin(root, kubelet=kubelet)
         async with running(plugin):
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(1.0)
             assert plugin.task is not None
             assert not plugin.task.done()
 
-    asyncio.run(go())
+    run_at_once(go())
 
 
 def test_a_kubelet_that_flaps_does_not_make_us_spin(root):
@@ -658,15 +690,16 @@ def test_a_kubelet_that_flaps_does_not_make_us_spin(root):
     The pauses are too long to end by themselves while the kubelet is away.
     """
     kubelet = FakeKubelet(root)
-    timing = replace(QUICK, first_delay_s=5.0, cap_delay_s=5.0)
-    plugin = Plugin(kubelet.folder, offer(), timing=timing)
+    plugin = Plugin(kubelet.folder, offer(), timing=FOR_EVER)
 
     async def go():
         async with running(kubelet, plugin):
             for n in range(1, 11):
                 await plugin.until(RegistrationPhase.REGISTERED, n)
                 await kubelet.kill()
-                await asyncio.sleep(0.1 * (n % 2))  # away for a while, or back at once
+                if n % 2:  # away for a while, or back at once
+                    await plugin.until(RegistrationPhase.LOST, n)
+                    await plugin.socket.again()
                 await kubelet.start()
             await kubelet.until_listed(GPU, 4)
 

@@ -10,11 +10,11 @@ import grpc.aio
 import pytest
 
 from plugin.container import ContainerAccess
-from plugin.deviceplugin import ResourceServer, is_served, socket_names
+from plugin.deviceplugin import DeviceList, Offer, ResourceServer, is_served, socket_names
 from plugin.errors import RegistrationError
 from plugin.pb import deviceplugin_v1beta1_pb2 as pb
 from tests.plugin_client import Client
-from tests.unit.plugin.offers import GPU, Obliging, offer, served, until
+from tests.unit.plugin.offers import GPU, Obliging, offer, served
 
 OPTIONS = ("GetDevicePluginOptions", pb.Empty(), pb.DevicePluginOptions)
 ALLOCATE = (
@@ -191,9 +191,10 @@ def test_a_call_under_way_is_answered_before_the_end(root):
         async with served(root, offer(allocator=allocator)) as service:
             watching = asyncio.create_task(service.client.run(lambda _: None))
             call = asyncio.create_task(service.client.call(*ALLOCATE))
-            await until(lambda: allocator.requests)
-            asyncio.get_running_loop().call_later(0.1, released.set)
+            await allocator.asked.until(lambda: allocator.requests)
             ending = asyncio.create_task(service.end())
+            await asyncio.sleep(0)  # the end has begun, and waits
+            released.set()
             found = await call
             await ending
             await watching
@@ -213,20 +214,35 @@ def test_a_call_that_hangs_holds_the_end_up_for_a_bounded_time(root):
         async with served(root, offer(allocator=allocator), deadline_s=0.2) as service:
             hanging = service.client.call("Allocate", request, pb.AllocateResponse)
             call = asyncio.create_task(hanging)
-            await until(lambda: allocator.requests)
-            async with asyncio.timeout(5.0):
-                await service.end()
+            await allocator.asked.until(lambda: allocator.requests)
+            await asyncio.wait_for(service.end(), 60)
             with pytest.raises(grpc.aio.AioRpcError):
                 await call
 
     asyncio.run(go())
 
 
+class LeftList(DeviceList):
+    """Says when a watch of it ends."""
+
+    def __init__(self):
+        super().__init__()
+        self.leaves = asyncio.Event()
+
+    async def changed_from(self, devices):
+        """The next list."""
+        try:
+            return await super().changed_from(devices)
+        finally:
+            self.leaves.set()
+
+
 def test_the_kubelets_watch_is_known_to_begin_and_to_end(root):
     """The end of the watch is how a plugin learns that the kubelet forgot it."""
 
     async def go():
-        one = server(root)
+        devices, listed = LeftList(), asyncio.Event()
+        one = server(root, Offer(GPU, devices, Obliging()))
         async with one.serving() as serving:
             service = serving.service
             kubelet, other = Client(GPU, serving.path), Client(GPU, serving.path)
@@ -235,11 +251,11 @@ def test_the_kubelets_watch_is_known_to_begin_and_to_end(root):
             assert not service.began.is_set()
             watching = asyncio.create_task(kubelet.run(lambda _: None))
             await service.began.wait()
-            looking = asyncio.create_task(other.run(lambda _: None))
-            await asyncio.sleep(0.05)
+            looking = asyncio.create_task(other.run(lambda _: listed.set()))
+            await asyncio.wait_for(listed.wait(), 60)
             await other.close()
             await looking
-            await asyncio.sleep(0.1)
+            await asyncio.wait_for(devices.leaves.wait(), 60)
             assert not service.ended.is_set()
             await kubelet.close()
             await asyncio.wait_for(service.ended.wait(), 60)

@@ -20,7 +20,8 @@ from plugin.deviceplugin import (
 )
 from plugin.errors import KubeletError
 from plugin.pb import deviceplugin_v1beta1_pb2 as pb
-from tests.unit.plugin.offers import GPU, Obliging, ids, offer, served, until
+from tests.changes import Changes
+from tests.unit.plugin.offers import GPU, Obliging, ids, offer, served
 
 ACCESS = ContainerAccess(
     env={"NVIDIA_VISIBLE_DEVICES": "GPU-0", "A": ""},
@@ -82,25 +83,38 @@ def test_the_options_name_the_calls_that_are_served(root):
     assert status is grpc.StatusCode.UNIMPLEMENTED
 
 
+class Seen(Changes):
+    """The lists that a kubelet was sent."""
+
+    def __init__(self):
+        super().__init__()
+        self.lists: list[pb.ListAndWatchResponse] = []
+
+    def add(self, response):
+        """The next one."""
+        self.lists.append(response)
+        self.note()
+
+
 def test_the_list_comes_at_once_and_after_each_change(root):
     """Health and NUMA nodes reach the kubelet as they change, and a NUMA node only if it is set."""
-    seen: list[pb.ListAndWatchResponse] = []
+    seen = Seen()
 
     async def go():
         async with served(root, offer(1)) as service:
-            watching = asyncio.create_task(service.client.run(seen.append))
-            await until(lambda: len(seen) == 1)
+            watching = asyncio.create_task(service.client.run(seen.add))
+            await seen.until(lambda: len(seen.lists) == 1)
             service.offer.device_list.replace(
                 [ListedDevice("GPU-0", is_healthy=False, numa_node=0)]
             )
-            await until(lambda: len(seen) == 2)
+            await seen.until(lambda: len(seen.lists) == 2)
             service.offer.device_list.replace([])
-            await until(lambda: len(seen) == 3)
+            await seen.until(lambda: len(seen.lists) == 3)
             await service.client.close()
             await watching
 
     asyncio.run(go())
-    first, second, third = (list(response.devices) for response in seen)
+    first, second, third = (list(response.devices) for response in seen.lists)
     assert first == [pb.Device(ID="GPU-0", health="Healthy")]
     assert not first[0].HasField("topology")
     topology = pb.TopologyInfo(nodes=[pb.NUMANode(ID=0)])
@@ -110,22 +124,22 @@ def test_the_list_comes_at_once_and_after_each_change(root):
 
 def test_many_changes_end_in_the_newest_list(root):
     """A kubelet that is slower than our changes must not be sent outdated lists for ever."""
-    seen: list[pb.ListAndWatchResponse] = []
+    seen = Seen()
 
     async def go():
         async with served(root, offer(0)) as service:
-            watching = asyncio.create_task(service.client.run(seen.append))
-            await until(lambda: seen)
+            watching = asyncio.create_task(service.client.run(seen.add))
+            await seen.until(lambda: seen.lists)
             for i in range(500):
                 service.offer.device_list.replace([ListedDevice(f"GPU-{i}")])
                 if i % 50 == 0:
                     await asyncio.sleep(0)
-            await until(lambda: [d.ID for d in seen[-1].devices] == ["GPU-499"])
+            await seen.until(lambda: [d.ID for d in seen.lists[-1].devices] == ["GPU-499"])
             await service.client.close()
             await watching
 
     asyncio.run(go())
-    assert len(seen) < 100
+    assert len(seen.lists) < 100
 
 
 def test_a_preferred_set_is_the_allocators(root):
@@ -258,7 +272,7 @@ async def resist():
     try:
         await ask_the_kubelet()
     except asyncio.CancelledError:
-        await asyncio.sleep(60.0)
+        await asyncio.sleep(3600.0)  # until the loop ends
 
 
 async def fail_late():
@@ -277,11 +291,8 @@ def test_what_hangs_is_named_in_time(root, caplog, call, hangs):
 
     async def go():
         async with served(root, offer(allocator=Obliging(hangs)), deadline_s=0.1) as service:
-            clock = asyncio.get_running_loop().time
-            began_s = clock()
             with pytest.raises(grpc.aio.AioRpcError) as error:
                 await service.client.call(*call)
-            assert clock() - began_s < 5.0
             assert error.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
             details = error.value.details() or ""
             assert details.startswith(f"{GPU}: {call[0]}: no answer within 0.1 s, waited in ")
@@ -298,21 +309,21 @@ def test_what_hangs_is_named_in_time(root, caplog, call, hangs):
 
 def test_work_ends_when_the_kubelet_hangs_up(root):
     """A kubelet that restarts in the middle of a call must not leave work behind."""
-    ended = []
+    ended = asyncio.Event()
 
     async def work():
         try:
             await ask_the_kubelet()
         finally:
-            ended.append(True)
+            ended.set()
 
     async def go():
         allocator = Obliging(work)
         async with served(root, offer(allocator=allocator), deadline_s=30.0) as service:
             call = asyncio.create_task(service.client.call(*allocate(["GPU-0"])))
-            await until(lambda: allocator.requests)
+            await allocator.asked.until(lambda: allocator.requests)
             call.cancel()
-            await until(lambda: ended)
+            await asyncio.wait_for(ended.wait(), 60)
             assert service.calls == []
 
     asyncio.run(go())

@@ -10,6 +10,7 @@ from plugin.container import ContainerAccess
 from plugin.machine import DeviceAccess
 from plugin.publish import AccessCheck, AccessChecked, AccessEvent, EventFailed
 from tests.unit.plugin.node_values import NODE, node_pod
+from tests.unit.plugin.virtual_time import run_at_once
 
 LACK = "CDI specification of GPUs mounts no libcuda.so"
 ENVVAR = "device_list_strategy envvar"
@@ -108,7 +109,7 @@ def test_an_agent_that_ends_writes_no_more():
         node.check.stop()
         node.check.see_access(access(LACK))
         node.check.stop()
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(1000.0)
         assert node.events == []
 
-    asyncio.run(go())
+    run_at_once(go())

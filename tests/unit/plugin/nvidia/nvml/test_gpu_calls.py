@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from plugin.nvidia.nvml.gpu_calls import GpuCalls
+from plugin.nvidia.nvml.timing import NvmlTiming
 
 
 def test_answers_by_key():
@@ -24,9 +25,14 @@ def test_calls_run_at_the_same_time():
 
 def test_a_late_call_is_not_repeated_before_it_has_returned():
     """A GPU that hangs must not collect a thread with each poll; its late answer is dropped."""
-    calls, may_return = GpuCalls(), threading.Event()
+    may_return = threading.Event()
+
+    def has_returned(key, done, _left_s):
+        return (key != "a" or may_return.is_set()) and done.wait(60)
+
+    calls = GpuCalls(NvmlTiming(has_returned=has_returned))
     waits = {"a": lambda: may_return.wait(60), "b": lambda: True}
-    assert calls.run(waits, 0.5) == {"b": True}
+    assert calls.run(waits, 60) == {"b": True}
     assert calls.outstanding() == calls.late() == {"a"}
     called: list[str] = []
     assert calls.run({"a": lambda: called.append("a")}, 60) == {}

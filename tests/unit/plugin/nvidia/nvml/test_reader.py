@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 import pytest
@@ -18,6 +17,7 @@ from plugin.nvidia.nvml.reader import NvmlMachine
 from tests.fake_nvml import FakeFabric, FakeLink, FakeMig, bus_id_of, fake_of, installed, uuid_of
 from tests.fake_sysfs import FakeSysfs, write_machine
 from tests.unit.plugin.machine_values import mig_device, xid_event
+from tests.unit.plugin.patient_machine import PatientMachine
 from topology.model import (
     NO_LINK,
     UNKNOWN_LINK,
@@ -40,10 +40,10 @@ FAR_TYPE = "nvmlDeviceGetNvLinkRemoteDeviceType"
 
 
 @contextmanager
-def reader_on(fake, root):
+def reader_on(fake, root, **timing):
     """A reader of this library and of the /sys below `root`, closed in the end."""
     with installed(fake):
-        machine = NvmlMachine(FakeSysfs(root).reader)
+        machine = PatientMachine(FakeSysfs(root).reader, **timing)
         try:
             yield machine
         finally:
@@ -668,25 +668,13 @@ def test_a_poll_under_way_is_no_reason_to_restart(machine, fake):
     assert set(reasons) == {""}
 
 
-@pytest.fixture
-def impatient(monkeypatch):
-    """Deadlines that a test can wait for, and that a healthy fake keeps on a busy machine."""
-    monkeypatch.setattr("plugin.nvidia.nvml.reader.POLL_S", 1.0)
-    monkeypatch.setattr("plugin.nvidia.nvml.reader.READ_S", 1.0)
-    monkeypatch.setattr("plugin.nvidia.nvml.events.REGISTER_S", 1.0)
-
-
 @contextmanager
-def hanging(gpu, *symbols):
-    """Let calls of a GPU hang meanwhile; all have returned in the end."""
-    gpu.hangs, gpu.hanging = threading.Event(), frozenset(symbols)
-    try:
+def hanging(machine, gpu, *symbols):
+    """Let calls of a GPU hang meanwhile, which are late then; all have returned in the end."""
+    with machine.hang() as hang:
+        gpu.hangs, gpu.hanging = hang, frozenset(symbols)
         yield
-    finally:
-        gpu.hangs.set()
         gpu.hangs = None
-        for thread in stuck():
-            thread.join(60)
 
 
 def stuck():
@@ -694,24 +682,23 @@ def stuck():
     return [thread for thread in threading.enumerate() if thread.name.startswith("nvml ")]
 
 
-def names_of_the_stuck():
-    """Their names, when all but one are gone: a thread outlives its call for a moment."""
-    deadline_s = time.monotonic() + 30
-    while len(stuck()) > 1 and time.monotonic() < deadline_s:
-        time.sleep(0.01)
+def names_of_the_stuck(*hanging_keys):
+    """Their names, when all others are gone: a thread outlives its call for a moment."""
+    for thread in stuck():
+        if thread.name.removeprefix("nvml ") not in hanging_keys:
+            thread.join(60)
     return [thread.name for thread in stuck()]
 
 
-@pytest.mark.usefixtures("impatient")
 def test_one_gpu_that_hangs_leaves_the_others(machine, fake):
     """It is at fault alone, whatever is read; it costs one thread, and comes back."""
     whole = machine.read()
     machine.wait(0)
-    with hanging(fake.gpus[3]):
+    with hanging(machine, fake.gpus[3]):
         assert machine.faults() == {uuid_of(3): NO_ANSWER}
         assert machine.faults() == {uuid_of(3): NO_ANSWER}
         assert_only_lost(machine.read(), 3)
-        assert names_of_the_stuck() == [f"nvml {uuid_of(3)}"]
+        assert names_of_the_stuck(uuid_of(3)) == [f"nvml {uuid_of(3)}"]
         assert machine.condition().restart_reason == f"{NO_ANSWER} ({uuid_of(3)})"
         assert machine.wait(0) == (GpuEvent(EventKind.LOST_EVENTS),)
         fake.happen(5, 79)
@@ -721,19 +708,17 @@ def test_one_gpu_that_hangs_leaves_the_others(machine, fake):
     assert machine.read() == whole
 
 
-@pytest.mark.usefixtures("impatient")
 def test_a_gpu_that_hangs_when_it_is_read(machine, fake):
     """The others are read; it keeps what was read before."""
     machine.read()
-    with hanging(fake.gpus[3], "nvmlDeviceGetName"):
+    with hanging(machine, fake.gpus[3], "nvmlDeviceGetName"):
         assert_only_lost(machine.read(), 3)
         assert machine.faults() == {uuid_of(3): NO_ANSWER}
 
 
-@pytest.mark.usefixtures("impatient")
 def test_a_gpu_that_hangs_from_the_start_is_noted(machine, fake):
     """The others are served; a new process would hang as well, so none is wanted."""
-    with hanging(fake.gpus[3]):
+    with hanging(machine, fake.gpus[3]):
         reading = machine.read()
         assert [gpu.index for gpu in reading.gpus] == [0, 1, 2, 4, 5, 6, 7]
         note = f"GPU 3 is not listed, as its uuid cannot be read: {NO_ANSWER}"
@@ -743,11 +728,10 @@ def test_a_gpu_that_hangs_from_the_start_is_noted(machine, fake):
     assert [gpu.index for gpu in machine.read().gpus] == list(range(8))
 
 
-@pytest.mark.usefixtures("impatient")
 def test_a_gpu_that_hangs_when_it_is_registered(machine, fake):
     """Events of the others arrive."""
     machine.read()
-    with hanging(fake.gpus[3], "nvmlDeviceGetSupportedEventTypes"):
+    with hanging(machine, fake.gpus[3], "nvmlDeviceGetSupportedEventTypes"):
         assert machine.wait(0) == ()
         assert machine.condition().without_events == {uuid_of(3)}
         fake.happen(5, 79)
@@ -757,28 +741,24 @@ def test_a_gpu_that_hangs_when_it_is_registered(machine, fake):
     assert len(fake.sets) == 1
 
 
-@pytest.mark.usefixtures("impatient")
 def test_gpus_that_are_all_late_when_they_are_registered(machine, fake):
     """A driver that is slow once must not cost a node its events for good."""
     machine.read()
-    may_return = threading.Event()
-    for gpu in fake.gpus:
-        gpu.hangs, gpu.hanging = may_return, frozenset({"nvmlDeviceGetSupportedEventTypes"})
-    assert machine.wait(0) == ()
-    assert len(machine.condition().without_events) == 8
-    may_return.set()
-    for thread in stuck():
-        thread.join(60)
+    symbol = "nvmlDeviceGetSupportedEventTypes"
+    with ExitStack() as late:
+        for gpu in fake.gpus:
+            late.enter_context(hanging(machine, gpu, symbol))
+        assert machine.wait(0) == ()
+        assert len(machine.condition().without_events) == 8
     assert machine.wait(0) == (GpuEvent(EventKind.LOST_EVENTS),)
     assert machine.condition().without_events == frozenset()
     fake.happen(5, 79)
     assert machine.wait(60) == (xid_event(uuid_of(5), 79),)
 
 
-@pytest.mark.usefixtures("impatient")
 def test_a_pair_that_hangs_is_unknown(machine, fake):
     """No GPU is at fault: each answers."""
-    with hanging(fake.gpus[3], ANCESTOR):
+    with hanging(machine, fake.gpus[3], ANCESTOR):
         reading = machine.read()
         assert [gpu.fault for gpu in reading.gpus] == [None] * 8
         assert reading.topology.pcie[3][4] is PcieLevel.UNKNOWN
@@ -786,11 +766,10 @@ def test_a_pair_that_hangs_is_unknown(machine, fake):
     assert machine.read().topology.pcie == load_recording("dgx-h100").pcie
 
 
-@pytest.mark.usefixtures("impatient")
 def test_the_library_is_not_closed_under_a_call_that_hangs(machine, fake):
     """A driver that was loaded again meanwhile is opened when the call has returned."""
     machine.read()
-    with hanging(fake.gpus[3]):
+    with hanging(machine, fake.gpus[3]):
         machine.faults()
         fake.is_loaded = False
         assert set(machine.faults()) == {uuid_of(i) for i in range(8)}
@@ -801,18 +780,13 @@ def test_the_library_is_not_closed_under_a_call_that_hangs(machine, fake):
 
 
 @pytest.mark.parametrize("symbol", ["nvmlInitWithFlags", "nvmlDeviceGetCount_v2"])
-def test_a_library_that_hangs_is_an_error(machine, fake, symbol, monkeypatch):
+def test_a_library_that_hangs_is_an_error(machine, fake, symbol):
     """Nothing can be read, and no caller waits for it for ever."""
-    may_return = threading.Event()
-    fake.after[symbol] = lambda: may_return.wait(60)
-    with monkeypatch.context() as impatient:
-        impatient.setattr("plugin.nvidia.nvml.reader.POLL_S", 0.25)
-        impatient.setattr("plugin.nvidia.nvml.reader.READ_S", 0.25)
+    with machine.hang() as hang:
+        fake.after[symbol] = hang.wait
         with pytest.raises(NvmlError, match=NO_ANSWER):
             machine.read()
-    may_return.set()
-    for thread in stuck():
-        thread.join(60)
+        del fake.after[symbol]
     assert len(machine.read().gpus) == 8
     assert fake.n_opened == 1  # NVML counts how often it was opened, and closes after as many
 
@@ -1016,10 +990,9 @@ def test_a_storm_is_cut(machine, fake):
     assert [len(machine.wait(0)), len(machine.wait(0))] == [256, 44]
 
 
-def test_close_ends_a_wait(fake, tmp_path, monkeypatch):
+def test_close_ends_a_wait(fake, tmp_path):
     """A pod's end must not wait for a timeout, only for a slice of it."""
-    monkeypatch.setattr("plugin.nvidia.nvml.event_source.SLICE_S", 0.05)
-    with reader_on(fake, tmp_path) as machine:
+    with reader_on(fake, tmp_path, slice_s=0.05) as machine:
         machine.read()
         results = []
         thread = threading.Thread(target=lambda: results.append(machine.wait(3600)))
@@ -1136,37 +1109,37 @@ def test_a_set_in_use_is_not_freed_under_the_wait(machine, fake):
 
 
 @pytest.mark.parametrize("code", [LOST, 999])
-def test_a_wait_that_fails_is_lost_events_later(machine, fake, monkeypatch, code):
+def test_a_wait_that_fails_is_lost_events_later(fake, tmp_path, code):
     """The set is freed; after a pause another is made, and everything has to be looked at."""
     now = [1000.0]
-    monkeypatch.setattr("plugin.nvidia.nvml.event_source.time.monotonic", lambda: now[0])
-    machine.read()
-    machine.wait(0)
-    fake.fail_waits(code)
-    assert [machine.wait(0) for _ in range(2)] == [(), ()]
-    assert fake.sets == {}
-    n_waits = fake.calls["nvmlEventSetWait_v2"]
-    assert machine.wait(0) == ()
-    assert fake.calls["nvmlEventSetWait_v2"] == n_waits
-    fake.fail_waits(None)
-    now[0] += 1
-    assert machine.wait(0) == (GpuEvent(EventKind.LOST_EVENTS),)
-    fake.happen(0, 79)
-    assert machine.wait(0) == (xid_event(uuid_of(0), 79),)
+    with reader_on(fake, tmp_path, clock=lambda: now[0]) as machine:
+        machine.read()
+        machine.wait(0)
+        fake.fail_waits(code)
+        assert [machine.wait(0) for _ in range(2)] == [(), ()]
+        assert fake.sets == {}
+        n_waits = fake.calls["nvmlEventSetWait_v2"]
+        assert machine.wait(0) == ()
+        assert fake.calls["nvmlEventSetWait_v2"] == n_waits
+        fake.fail_waits(None)
+        now[0] += 1
+        assert machine.wait(0) == (GpuEvent(EventKind.LOST_EVENTS),)
+        fake.happen(0, 79)
+        assert machine.wait(0) == (xid_event(uuid_of(0), 79),)
 
 
-def test_the_pause_grows_while_waits_fail(machine, fake, monkeypatch):
+def test_the_pause_grows_while_waits_fail(fake, tmp_path):
     """Each failure makes whoever waits read everything, so it must not go on every second."""
     now = [1000.0]
-    monkeypatch.setattr("plugin.nvidia.nvml.event_source.time.monotonic", lambda: now[0])
-    machine.read()
-    fake.fail_waits(LOST)
-    machine.wait(0)
-    n_events = 0
-    for _ in range(600):
-        now[0] += 1
-        n_events += len(machine.wait(0))
-    assert 10 <= n_events <= 20
+    with reader_on(fake, tmp_path, clock=lambda: now[0]) as machine:
+        machine.read()
+        fake.fail_waits(LOST)
+        machine.wait(0)
+        n_events = 0
+        for _ in range(600):
+            now[0] += 1
+            n_events += len(machine.wait(0))
+        assert 10 <= n_events <= 20
 
 
 def test_events_of_a_gpu_that_comes_back_are_seen_again(machine, fake):
@@ -1237,10 +1210,9 @@ def test_an_error_after_an_event_waits_for_its_turn(machine, fake):
     assert fake.sets == {}
 
 
-def test_close_does_not_wait_for_a_call_that_hangs(fake, tmp_path, monkeypatch):
+def test_close_does_not_wait_for_a_call_that_hangs(fake, tmp_path):
     """A broken GPU can hold a call of NVML for minutes; the pod has to end all the same."""
-    monkeypatch.setattr("plugin.nvidia.nvml.reader.CLOSE_S", 0.01)
-    with reader_on(fake, tmp_path) as machine:
+    with reader_on(fake, tmp_path, close_s=0.0) as machine:
         machine.read()
         is_held, may_go = threading.Event(), threading.Event()
 
