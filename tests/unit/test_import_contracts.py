@@ -59,6 +59,7 @@ SHELLS = {
         "plugin.nvidia.nvml.library",
         "plugin.nvidia.nvml.reader",
         "plugin.nvidia.nvml.recorded_calls",
+        "plugin.nvidia.nvml.timing",
         "plugin.nvidia.settings",
         "plugin.nvidia.vendor",
         "plugin.observe.endpoint",
