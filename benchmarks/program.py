@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.errors import BenchmarkError
-from benchmarks.report import read_environment, to_markdown, write_results
+from benchmarks.report import read_environment, to_text, write_results
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -59,8 +59,7 @@ def run_program(
         for name in names:
             print(f"{name} ...", flush=True)
             tables = runners[name](options)
-            for table in tables:
-                print(to_markdown(table))
+            print("\n".join(map(to_text, tables)))
             path = options.out / f"{prefix}{name}.md"
             command = parser.prog if len(runners) == 1 else f"{parser.prog} {name}"
             write_results(path, command, tables, environment)

@@ -14,10 +14,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from topology.text_table import table
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Cell", "Environment", "ResultTable", "read_environment", "to_markdown", "write_results"]
+__all__ = [
+    "Cell",
+    "Environment",
+    "ResultTable",
+    "read_environment",
+    "to_markdown",
+    "to_text",
+    "write_results",
+]
 
 Cell = str | float | int | None
 
@@ -96,20 +106,27 @@ def _shown(cell: Cell, digits: int) -> str:
     return f"{cell:.{digits}f}" if isinstance(cell, float) else str(cell)
 
 
-def to_markdown(table: ResultTable) -> str:
+def to_text(result: ResultTable) -> str:
+    """Lay a table out for a terminal, notes below it."""
+    rows = [[_shown(cell, result.digits) for cell in row] for row in result.rows]
+    lines = table(rows, result.columns, right=range(1, len(result.columns)))
+    return "\n".join([result.title, "", *lines, "", *result.notes, ""])
+
+
+def to_markdown(result: ResultTable) -> str:
     """Write a table as Markdown, notes below it."""
     lines = [
-        f"## {table.title}",
+        f"## {result.title}",
         "",
-        "| " + " | ".join(table.columns) + " |",
-        "|" + "|".join("---" if i == 0 else "---:" for i in range(len(table.columns))) + "|",
+        "| " + " | ".join(result.columns) + " |",
+        "|" + "|".join("---" if i == 0 else "---:" for i in range(len(result.columns))) + "|",
     ]
     lines += [
-        "| " + " | ".join(_shown(cell, table.digits).replace("|", "\\|") for cell in row) + " |"
-        for row in table.rows
+        "| " + " | ".join(_shown(cell, result.digits).replace("|", "\\|") for cell in row) + " |"
+        for row in result.rows
     ]
-    if table.notes:
-        lines += ["", *(f"- {note}" for note in table.notes)]
+    if result.notes:
+        lines += ["", *(f"- {note}" for note in result.notes)]
     return "\n".join([*lines, ""])
 
 
@@ -125,4 +142,4 @@ def write_results(
         f"numpy {environment.numpy}{'; ' + facts if facts else ''}.\n\n"
     )
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(head + "\n".join(to_markdown(table) for table in tables), encoding="utf-8")
+    path.write_text(head + "\n".join(map(to_markdown, tables)), encoding="utf-8")

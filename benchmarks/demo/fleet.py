@@ -4,8 +4,7 @@ Names the description of the cluster that the extender starts from, and builds f
 tables by which all policies are judged alike. It places nothing.
 
 Every machine is one of `topology.recordings`; all offer `nvidia.com/gpu`, so AMD machines are left
-out. Node names and device ids are those of `extender.embedded.spec`, the same in every
-process.
+out. Node names and device ids are those of `extender.embedded`, the same in every process.
 """
 
 from __future__ import annotations
@@ -83,6 +82,11 @@ class DemoNode:
         best = self.tables.best_value[gpus.bit_count()]
         return self.value_gbytes_per_s(gpus) / best if best else 1.0
 
+    def has_affinity(self, gpus: int, affinity: Affinity) -> bool:
+        """Whether a set has a level; true of one GPU, and where no level is named."""
+        level = affinity_level(self.tables, affinity)
+        return gpus.bit_count() < 2 or level is None or bool(level[gpus])
+
 
 def lay_out_fleet(cluster: str = FLEET) -> dict[str, DemoNode]:
     """Make the nodes by name, in the order of the description.
@@ -113,9 +117,8 @@ def list_products(nodes: Iterable[DemoNode]) -> tuple[Product, ...]:
     largest: dict[str, dict[str, int]] = {}
     for node in nodes:
         most = largest.setdefault(node.product, {})
-        if node.product not in n_gpus or node.n_gpus > most[Affinity.ANY.value]:
-            most[Affinity.ANY.value] = node.n_gpus
         n_gpus[node.product] = n_gpus.get(node.product, 0) + node.n_gpus
+        most[Affinity.ANY.value] = max(most.get(Affinity.ANY.value, 0), node.n_gpus)
         for affinity in _LEVELS:
             most[affinity.value] = max(most.get(affinity.value, 0), _largest(node.tables, affinity))
     return tuple(Product(name, n_gpus[name], most) for name, most in largest.items())

@@ -1,7 +1,9 @@
 """The demo's cluster kept live: pods arrive and end for as long as somebody looks at the page.
 
 Fills the embedded cluster with a mix of pods and then goes on with mixes of the next seeds, at a
-pace that people can follow, until SIGINT, SIGTERM or the end of its time. It compares nothing.
+pace that people can follow, until SIGINT, SIGTERM or the end of its time. On the pool one small job
+of several pods and one large one run, and another large one waits for all its nodes; some minutes
+after a job has ended the next of its kind comes. It compares nothing.
 """
 
 from __future__ import annotations
@@ -14,27 +16,72 @@ from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING
 
-from benchmarks.demo.kube_scheduler import HttpExtender
+from benchmarks.demo.jobs import JOBS, Job, Queue, in_turn, serving_pods
 from benchmarks.demo.pods import draw_pods
-from benchmarks.demo.policies import ExtenderPolicy
 from benchmarks.demo.timeline import Player
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    import httpx
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from benchmarks.demo.fleet import DemoNode
-    from benchmarks.demo.groups.traffic import JobTraffic
     from benchmarks.demo.pods import DemoPod, Product
+    from benchmarks.demo.policies import Policy
 
-__all__ = ["Traffic", "come_and_go", "until_signal"]
+__all__ = ["JobTraffic", "Traffic", "come_and_go", "until_signal"]
 
 MINUTE_S = 1.0
 """Seconds that a minute of the demo's clock lasts: about a pod a second comes, and one ends."""
 MOST_WAITING = 8
 """Pods that wait at most: with so many a pod that would come stays away, as it would in life."""
 N_PODS_OF_MIX = 120
+JOB_MINUTES = 40
+"""How long each job runs."""
+GAP_MINUTES = 5
+"""From the end of a job to the next of its kind, so that the job that waits has its turn."""
+
+
+class JobTraffic:
+    """Jobs on the pool: `running` since which minute, `waiting` in order of arrival.
+
+    It starts full, at `minute`, with the inference pods of the comparison as they are.
+    """
+
+    def __init__(self, policy: Policy, pool: Mapping[str, DemoNode], *, minute: int) -> None:
+        self.running: dict[Job, int] = {}
+        self.waiting: list[Job] = []
+        self._coming: list[tuple[int, Job]] = []
+        self._numbers = count(1)
+        self._queue = Queue(policy)
+        self._queue.arrive(serving_pods(pool))
+        first, *others = JOBS
+        self._submit([first])
+        self._submit(others)
+        self._note(minute)
+
+    def advance(self, minute: int) -> None:
+        """Move the clock: what has run for long enough ends, and what waits is tried again."""
+        ended = [job for job, since in self.running.items() if minute - since >= JOB_MINUTES]
+        for job in ended:
+            del self.running[job]
+            self._queue.end(job.pods)
+        self._coming += [(minute + GAP_MINUTES, job) for job in ended]
+        self._queue.retry()
+        self._submit([job for due, job in self._coming if due <= minute])
+        self._coming = [(due, job) for due, job in self._coming if due > minute]
+        self._note(minute)
+
+    def _submit(self, kinds: Iterable[Job]) -> None:
+        """A new job of each kind; their pods come in turn."""
+        jobs = [
+            replace(job, name=f"{job.name.partition('-')[0]}-{next(self._numbers)}")
+            for job in kinds
+        ]
+        self.waiting += jobs
+        self._queue.arrive(in_turn(jobs))
+
+    def _note(self, minute: int) -> None:
+        self.running |= {job: minute for job in self.waiting if self._queue.is_whole(job)}
+        self.waiting = [job for job in self.waiting if job not in self.running]
 
 
 class Traffic:
@@ -43,11 +90,8 @@ class Traffic:
     `jobs` are those of several pods, None while there are none.
     """
 
-    def __init__(
-        self, client: httpx.Client, nodes: Mapping[str, DemoNode], products: Sequence[Product]
-    ) -> None:
-        policy = ExtenderPolicy(nodes, HttpExtender(client), seed=0)
-        self.player = Player(policy, nodes)
+    def __init__(self, policy: Policy, products: Sequence[Product]) -> None:
+        self.player = Player(policy)
         self.minute = 0
         self.jobs: JobTraffic | None = None
         self._pods = _endless(products)

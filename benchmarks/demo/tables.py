@@ -5,153 +5,124 @@ Puts the figures of the report into a few lines. It computes none.
 
 from __future__ import annotations
 
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from rich import box
-from rich.table import Table
-
-from benchmarks.demo.figures import has_affinity, show_percent
-from benchmarks.demo.gains import OURS, RIVAL, say_gain
+from benchmarks.demo.jobs import MACHINE, by_leaf
+from benchmarks.demo.results import OURS, RIVAL, say_gain, show_percent
 from benchmarks.masks import members
+from topology.groups import GROUP_STATED_ERROR
+from topology.text_table import table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from benchmarks.demo.figures import Figures, Span
-    from benchmarks.demo.gains import Matched
+    from benchmarks.demo.jobs import JobOutcome
     from benchmarks.demo.report import Demo
 
-__all__ = ["example_table", "gain_table", "policy_table", "span_table"]
+__all__ = ["show_tables"]
 
-WIDEST_NAME = len("NVIDIA best-effort")
-FIGURE_COLUMNS = ("mean", "harmonic", "worst", "missed", "waited", "stranded", "free")
+WIDTH = 80
 
 
-def policy_table(figures: Sequence[Figures]) -> Table:
-    """One row for each policy, the last one in bold."""
-    table = _table(
-        "GB/s in % of each machine's best: pods of 2 and more GPUs without affinity none",
-        ("policy",),
-        FIGURE_COLUMNS,
-    )
-    table.caption = (
-        "harmonic: harmonic mean, which slow pods lower most. "
-        "missed: requested an affinity and did not get it (of these: required). "
-        "waited: found no place when they arrived, mostly for want of free GPUs of their model. "
-        "stranded: free GPUs that cannot be put together into pairs, and into fours, within 10 % "
-        "of the machine's best. "
-        "free: GPUs without a pod; both are mean numbers while the fleet is full"
-    )
-    table.caption_justify = "left"
-    for one in figures:
-        table.add_row(
+def show_tables(demo: Demo) -> str:
+    """All tables, each below its title and above what its columns mean."""
+    return "\n\n".join((_policies(demo), _gains(demo), _examples(demo), _jobs(demo)))
+
+
+def _policies(demo: Demo) -> str:
+    rows = [
+        (
             one.policy,
-            *(show_percent(share, 1) for share in (one.mean, one.harmonic, one.worst)),
-            f"{one.n_missed} ({one.n_required_missed})",
-            str(one.n_waited) + (f", {one.n_unplaced} never ran" if one.n_unplaced else ""),
-            _stranded(one.stranded),
-            f"{one.n_free:.0f}",
-            style="bold" if one is figures[-1] else None,
-        )
-    return table
-
-
-def span_table(spans: Sequence[Span]) -> Table:
-    """The same over several mixes."""
-    title = f"The same over {spans[0].n_mixes} mixes: means, and the least and most of a mix"
-    table = _table(title, ("policy",), FIGURE_COLUMNS[:-1])
-    for one in spans:
-        table.add_row(
-            one.policy,
-            _ranged(one.mean, one.mean_range),
-            _ranged(one.harmonic, one.harmonic_range),
+            show_percent(one.mean, 1),
             show_percent(one.worst, 1),
             f"{one.n_missed:.1f} ({one.n_required_missed:.1f})",
-            f"{one.n_waited:.1f}",
-            _stranded(one.stranded),
-            style="bold" if one is spans[-1] else None,
+            f"{one.n_waited:.1f}" + (f", {one.n_unplaced:.1f} never ran" if one.n_unplaced else ""),
         )
-    return table
-
-
-def gain_table(demo: Demo) -> Table:
-    """One row for each machine type: mean GB/s of the pods that all policies put there."""
-    title = "Mean GB/s of pods that every policy put on the same machine type"
-    rival = demo.spans[RIVAL].policy
-    table = _table(title, ("machine",), ("pods", demo.spans[0].policy, rival, "Coterie"))
-    table.add_column(f"gain over {rival}", max_width=23)
-    for one in demo.gains:
-        values = [one.gbytes_per_s[number] for number in (0, RIVAL, OURS)] if one.n_pods else []
-        shown = [f"{value:.1f}" for value in values] or ["-"] * 3
-        table.add_row(one.machine, str(one.n_pods), *shown, say_gain(one))
-    table.columns[0].no_wrap = True
-    for column, width in zip(table.columns[2:4], (len("kubelet"), len("best-effort")), strict=True):
-        column.no_wrap = False
-        column.max_width = width
-    return table
-
-
-def example_table(demo: Demo) -> Table:
-    """One row for each policy under each example pod."""
-    table = _table(
-        "Pods on the same machine type", ("pod", "policy", "node", "GPUs"), ("GB/s", "%")
+        for one in demo.figures
+    ]
+    return _shown(
+        f"GB/s in % of each machine's best, over {demo.n_mixes} mixes of {len(demo.pods)} pods",
+        table(rows, ("policy", "mean", "worst", "missed", "waited"), right={1, 2, 3, 4}),
+        "Pods of 2 and more GPUs without affinity none. missed: pods of a mix that requested an "
+        "affinity and did not get it (of these: required). waited: pods of a mix that found no "
+        "place when they arrived, mostly for want of free GPUs of their model.",
     )
-    table.columns[0].max_width = 14
-    table.columns[1].min_width = None
-    table.columns[1].max_width = 18
-    for column in table.columns[2:]:
-        column.no_wrap = True
+
+
+def _gains(demo: Demo) -> str:
+    policies = (0, RIVAL, OURS)
+    rows = [
+        (
+            one.machine,
+            str(one.n_pods),
+            *(f"{one.gbytes_per_s[number]:.1f}" if one.n_pods else "-" for number in policies),
+            say_gain(one),
+        )
+        for one in demo.gains
+    ]
+    header = ("machine", "pods", *(demo.figures[number].policy for number in policies), "gain")
+    return _shown(
+        "Mean GB/s of pods that every policy put on the same machine type",
+        table(
+            rows,
+            header,
+            right={1, 2, 3, 4},
+            max_widths={2: len("kubelet"), 3: len("best-effort"), 5: 21},
+        ),
+        f"gain: Coterie's GB/s over those of {demo.figures[RIVAL].policy}.",
+    )
+
+
+def _examples(demo: Demo) -> str:
     notes: dict[str, None] = {}
+    rows: list[Sequence[str]] = []
     for example in demo.examples:
         one = example.matched
+        labels = (one.pod.name, f"{one.pod.size} GPUs", one.pod.wish)
         if example.best_rival is not None:
-            notes["loss: the largest that Coterie has against any rival"] = None
-        rows = zip(demo.runs, one.placed, one.gbytes_per_s, one.shares, strict=True)
-        for number, (run, placed, value, share) in enumerate(rows):
-            if run.policy.endswith("on Coterie's node"):
-                continue
+            labels = (f"{one.pod.name}, loss", *labels[1:])
+            notes["loss: the largest that Coterie has against any rival."] = None
+        cells = zip(labels, demo.figures, one.placed, one.gbytes_per_s, one.shares, strict=True)
+        for label, policy, placed, value, share in cells:
             gpus = ",".join(str(gpu) for gpu in members(placed.place.gpus))
-            if not has_affinity(placed, demo.nodes):
+            node = demo.nodes[placed.place.node]
+            if not node.has_affinity(placed.place.gpus, one.pod.policy.affinity):
                 gpus += "*"
-                notes["*: not the requested affinity"] = None
-            table.add_row(
-                _example_label(one, number, is_loss=example.best_rival is not None),
-                run.policy,
-                placed.place.node,
-                gpus,
-                f"{value:.1f}",
-                show_percent(share),
-                end_section=run is demo.runs[OURS],
-            )
-    table.caption = "\n".join(notes) or None
-    table.caption_justify = "left"
-    return table
+                notes["*: not the requested affinity."] = None
+            figures = (f"{value:.1f}", show_percent(share))
+            rows.append((label, policy.policy, node.name, gpus, *figures))
+    header = ("pod", "policy", "node", "GPUs", "GB/s", "%")
+    shown = table(rows, header, right={4, 5}, max_widths={0: 14}, gap=" ")
+    return _shown("Pods on the same machine type", shown, " ".join(notes))
 
 
-def _example_label(one: Matched, row: int, *, is_loss: bool) -> str:
-    """What stands beside a row of an example: name, size and wish."""
-    name = f"{one.pod.name}, loss" if is_loss else one.pod.name
-    return {0: name, RIVAL: f"{one.pod.size} GPUs"}.get(row, one.pod.wish)
+def _jobs(demo: Demo) -> str:
+    def rows() -> Iterator[tuple[str, ...]]:
+        theirs, ours = demo.jobs
+        for other, one in zip(theirs.outcomes, ours.outcomes, strict=True):
+            yield one.job.name, theirs.policy, *_job_cells(other)
+            yield one.job.shape, ours.policy, *_job_cells(one)
 
-
-def _table(title: str, names: Iterable[str], figures: Iterable[str]) -> Table:
-    table = Table(
-        title=title,
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
+    header = ("job", "placed", "pods with a node", "nodes", "leaves", "GB/s")
+    return _shown(
+        f"Jobs of several pods on {len(demo.pool)} x {MACHINE} under "
+        f"{len(by_leaf(demo.pool))} leaves",
+        table([*rows()], header, right={3, 4, 5}),
+        "A job runs once all its pods are placed. one by one: most-allocated node, GPUs by "
+        "NVIDIA's rules. GB/s: predicted for the whole job, in brackets the least: the model "
+        f"may be {100 * GROUP_STATED_ERROR:.0f} % too high for several nodes.",
     )
-    for name in names:
-        table.add_column(name, min_width=WIDEST_NAME if name == "policy" else None)
-    for name in figures:
-        table.add_column(name, justify="right", no_wrap=True)
-    return table
 
 
-def _ranged(mean: float, ends: tuple[float, float]) -> str:
-    return f"{show_percent(mean, 1)}\n{show_percent(ends[0], 1)}..{show_percent(ends[1], 1)}"
+def _job_cells(one: JobOutcome) -> tuple[str, ...]:
+    """Predicted GB/s with, in brackets, the least; a dash for a job that never runs."""
+    value = one.value
+    shown = "-"
+    if value is not None and value.gbytes_per_s is not None:
+        shown = f"{value.gbytes_per_s:.0f} ({value.least_gbytes_per_s or 0:.0f})"
+    return one.pods, str(len(one.nodes)), str(len(one.leaves)), shown
 
 
-def _stranded(by_size: Mapping[int, float]) -> str:
-    return ", ".join(f"{count:.1f}" for count in by_size.values())
+def _shown(title: str, lines: Sequence[str], caption: str = "") -> str:
+    return "\n".join([title, "", *lines, *wrap(caption, WIDTH)])

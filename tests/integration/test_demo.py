@@ -61,30 +61,24 @@ def shown(tmp_path_factory):
     return done.stdout, out
 
 
-def test_the_table_names_every_policy_and_the_report(shown):
+def test_the_tables_name_every_policy_and_the_report(shown):
     """What a newcomer reads first."""
     text, out = shown
     for policy in ("plain kubelet", "NVIDIA best-effort", "Coterie"):
-        assert re.search(
-            rf"^ *{policy} +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9]+ \([0-9]+\)", text, re.MULTILINE
-        )
-    assert "30 pods, seed 3, on 40 nodes with 272 GPUs" in text
-    assert "The same over 2 mixes" in text
-    assert "Mean GB/s of pods that every policy put on the same machine type" in text
+        assert re.search(rf"^{policy} +[0-9.]+ +[0-9.]+ +[0-9.]+ \([0-9.]+\)", text, re.MULTILINE)
+    assert "over 2 mixes of 30 pods" in text
     assert "0: every set is equally" in text
     for row in (
         r"one by one +4 of 6, never starts +4 +3 +-",
         r"Coterie +0 of 6, later 6 +6 +2 +382",
     ):
         assert re.search(row, text)
-    assert "Of 3 jobs of several pods Coterie starts 2 at once" in text
-    assert text.splitlines()[-2:] == [
-        f"report: {(out / 'report.html').as_uri()}",
-        "page: make demo SERVE=1 shows the same cluster live, with pods that come and go",
-    ]
-    said = " ".join(text[text.rindex("Of ") :].split())
-    assert re.match(r"Of \d+ pods .* are faster with Coterie than with NVIDIA best-effort", said)
-    assert re.search(r"pods that waited, of each mix: [\d.]+ with Coterie, [\d.]+ with", said)
+    *_, jobs, pods, report, live = text.splitlines()
+    assert jobs.startswith("Of 3 jobs of several pods Coterie starts 2 at once")
+    assert re.match(r"Of \d+ pods .* are faster with Coterie than with NVIDIA best-effort", pods)
+    assert report == f"report: {(out / 'report.html').as_uri()}"
+    assert "SERVE=1" in live
+    assert max(map(len, text[: text.index(jobs)].splitlines())) <= 100
 
 
 def test_the_readme_quotes_the_result_of_the_default_run(tmp_path):
@@ -98,11 +92,10 @@ def test_the_readme_quotes_the_result_of_the_default_run(tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    readme = " ".join((ROOT / "README.md").read_text().split())
-    said = " ".join(done.stdout[done.stdout.rindex("Of ") :].partition("report: ")[0].split())
-    assert said in readme
-    jobs = done.stdout[done.stdout.rindex("Of 3 jobs") :].partition("drawing")[0]
-    assert " ".join(jobs.split()) in readme
+    readme = (ROOT / "README.md").read_text()
+    jobs, pods = done.stdout.splitlines()[-4:-2]
+    assert jobs in readme
+    assert pods in readme
 
 
 def test_the_report_is_one_file_that_stands_alone(shown):
@@ -112,7 +105,8 @@ def test_the_report_is_one_file_that_stands_alone(shown):
         "http://www.w3.org/2000/svg",
         "http://www.w3.org/1999/xlink",
     }
-    assert page.count("<svg") > 50
+    assert page.count("<svg") >= 2
+    assert "<h2>Jobs of several pods</h2>" in page
 
 
 def test_the_extender_was_called_over_http_and_has_ended(shown):
@@ -210,7 +204,9 @@ def test_a_live_page_ends_after_its_time(tmp_path):
 def test_a_signal_ends_the_comparison_and_the_extender(tmp_path, number, code):
     """Before the page is live."""
     process = subprocess.Popen(
-        command("--pods", 4000, "--out", tmp_path), cwd=ROOT, stdout=subprocess.DEVNULL
+        command("--pods", 300, "--further", 90, "--out", tmp_path),
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
     )
     try:
         until_s = time.monotonic() + DEADLINE_S
@@ -229,7 +225,10 @@ def test_a_signal_ends_the_comparison_and_the_extender(tmp_path, number, code):
 def test_the_extender_ends_with_a_demo_that_is_killed(tmp_path):
     """As where a test fails or is interrupted: no handler of the demo runs."""
     with subprocess.Popen(
-        command("--pods", 4000, "--out", tmp_path), cwd=ROOT, stdout=subprocess.PIPE, text=True
+        command("--pods", 300, "--further", 90, "--out", tmp_path),
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("extender is ready")

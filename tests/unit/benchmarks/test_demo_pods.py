@@ -7,13 +7,7 @@ from collections import Counter
 import pytest
 
 from benchmarks.demo.fleet import lay_out_fleet, list_products
-from benchmarks.demo.pods import (
-    DURATION_MINUTES,
-    MOST_REQUIRED,
-    PRODUCT_LABEL,
-    DemoPod,
-    draw_pods,
-)
+from benchmarks.demo.pods import MOST_REQUIRED, PRODUCT_LABEL, DemoPod, draw_pods
 from extender.protocol import WirePod, parse_pod
 from topology.annotations import Affinity, Strength
 
@@ -30,26 +24,12 @@ def test_every_size_and_affinity_occurs():
     """Sizes 1 to 8, every affinity, absent and required ones."""
     assert Counter(pod.size for pod in MIX).keys() == set(range(1, 9))
     assert {pod.affinity for pod in MIX} == {None, "nvlink", "numa", "pcie-switch", "none"}
-    assert 0.05 < sum(pod.is_required for pod in MIX) / len(MIX) < 0.3
+    required = [pod for pod in MIX if pod.is_required]
+    assert 0.05 < len(required) / len(MIX) < 0.3
+    assert all(pod.size <= MOST_REQUIRED[str(pod.affinity)] for pod in required)
 
 
-def test_pods_arrive_in_order_and_last_as_long_as_stated():
-    """The report quotes the range of durations."""
-    arrivals = [pod.arrival_minute for pod in MIX]
-    assert arrivals == sorted(arrivals)
-    durations = {pod.duration_minutes for pod in MIX}
-    assert (min(durations), max(durations)) == DURATION_MINUTES
-
-
-def test_required_only_where_some_machine_can_satisfy_it():
-    """No pod of the mix waits for ever."""
-    for pod in MIX:
-        if pod.is_required:
-            assert pod.affinity is not None
-            assert pod.size <= MOST_REQUIRED[pod.affinity]
-
-
-@pytest.mark.parametrize("pod", MIX[:40], ids=lambda pod: pod.name)
+@pytest.mark.parametrize("pod", MIX[:12], ids=lambda pod: pod.name)
 def test_the_extender_reads_the_pod_as_it_was_meant(pod):
     """Size and annotations come back from the wire form."""
     request = parse_pod(WirePod.model_validate(pod.as_json()), ("nvidia.com/gpu",))
@@ -60,11 +40,6 @@ def test_the_extender_reads_the_pod_as_it_was_meant(pod):
     assert request.shape.policy.affinity is Affinity(pod.affinity or "any")
     assert (request.shape.policy.strength is Strength.REQUIRED) is pod.is_required
     assert request.warnings == ()
-
-
-def test_the_wire_form_has_neither_kind_nor_version():
-    """kube-scheduler sends informer objects."""
-    assert not {"kind", "apiVersion"} & MIX[0].as_json().keys()
 
 
 @pytest.mark.parametrize(

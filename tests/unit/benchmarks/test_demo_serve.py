@@ -5,29 +5,23 @@ from __future__ import annotations
 import os
 import signal
 from itertools import count
-from typing import TYPE_CHECKING
 
 import pytest
 
 from benchmarks.demo.fleet import lay_out_fleet, list_products
-from benchmarks.demo.process import run_extender
+from benchmarks.demo.policies import MostAllocatedPolicy
 from benchmarks.demo.serve import MOST_WAITING, Traffic, come_and_go, until_signal
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-CLUSTER = "2x dgx-1-v100, 2x 4x-l40s"
+from benchmarks.rivals import PLAIN_KUBELET
 
 
 @pytest.fixture(scope="module")
-def traffic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Traffic]:
+def traffic():
     """Traffic on a small cluster, which it fills."""
-    nodes = lay_out_fleet(CLUSTER)
-    log = tmp_path_factory.mktemp("serve") / "log"
-    with run_extender(CLUSTER, port=0, log=log) as client:
-        found = Traffic(client, nodes, list_products(nodes.values()))
-        found.fill(60)
-        yield found
+    nodes = lay_out_fleet("2x dgx-1-v100, 2x 4x-l40s")
+    policy = MostAllocatedPolicy("rival", PLAIN_KUBELET, nodes, seed=0)
+    found = Traffic(policy, list_products(nodes.values()))
+    found.fill(60)
+    return found
 
 
 def test_the_cluster_stays_busy_and_changes(traffic):

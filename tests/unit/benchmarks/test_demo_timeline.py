@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from benchmarks.demo.fleet import lay_out_fleet
 from benchmarks.demo.pods import DemoPod
 from benchmarks.demo.policies import Place
 from benchmarks.demo.timeline import play
 
-NODES = lay_out_fleet("1x 4x-l40s")
 NODE = "4x-l40s-0"
 
 
@@ -15,7 +13,6 @@ class FirstFree:
     """The lowest free GPUs of the one node; `log` has what was called."""
 
     name = "first free"
-    note = "a fake"
 
     def __init__(self):
         self.free = 0b1111
@@ -46,7 +43,7 @@ def test_a_waiting_pod_blocks_no_other_and_keeps_its_turn():
     """Waiting pods are tried in order of arrival whenever pods end."""
     pods = [pod("a", 3, 0, 10), pod("b", 4, 1, 5), pod("c", 2, 2, 5), pod("d", 1, 3, 20)]
     policy = FirstFree()
-    run = play(policy, pods, NODES)
+    run = play(policy, pods)
     started = {one.pod.name: (one.minute, one.waited_minutes) for one in run.placed}
     assert started == {"a": (0, 0), "d": (3, 0), "c": (10, 8), "b": (23, 22)}
     assert policy.log == [
@@ -68,37 +65,19 @@ def test_a_waiting_pod_blocks_no_other_and_keeps_its_turn():
 
 def test_a_pod_that_fits_nowhere_is_reported():
     """It waits to the end and is counted as never placed."""
-    run = play(FirstFree(), [pod("huge", 8, 0, 1), pod("small", 1, 0, 1)], NODES)
+    run = play(FirstFree(), [pod("huge", 8, 0, 1), pod("small", 1, 0, 1)])
     assert [one.name for one in run.unplaced] == ["huge"]
     assert [one.pod.name for one in run.placed] == ["small"]
 
 
 def test_gpus_are_free_again_in_the_minute_in_which_a_pod_ends():
     """Ends come before arrivals."""
-    run = play(FirstFree(), [pod("a", 4, 0, 5), pod("b", 4, 5, 5)], NODES)
+    run = play(FirstFree(), [pod("a", 4, 0, 5), pod("b", 4, 5, 5)])
     assert [one.waited_minutes for one in run.placed] == [0, 0]
 
 
-def test_a_moment_shows_the_fleet_right_after_an_arrival():
-    """What is free, who runs, how many wait; one moment for each arrival."""
-    steps = []
-    run = play(
-        FirstFree(),
-        [pod("a", 3, 0, 10), pod("b", 4, 1, 5)],
-        NODES,
-        advance=lambda: steps.append(1),
-    )
-    first, last = run.moments
-    assert (first.minute, first.n_free, first.n_waiting, dict(first.free)) == (0, 1, 0, {NODE: 8})
-    assert [one.pod.name for one in last.running] == ["a"]
-    assert (last.minute, last.n_waiting) == (1, 1)
-    assert run.busiest is last
-    assert len(steps) == 2
-
-
-def test_a_pod_that_fits_nowhere_is_never_placed():
-    """It is reported, and what it did not get stays free."""
-    policy = FirstFree()
-    run = play(policy, [pod("a", 3, 0, 10), pod("b", 5, 1, 5)], NODES)
-    assert [one.name for one in run.unplaced] == ["b"]
-    assert policy.free == 0b1111
+def test_what_runs_right_after_the_last_arrival_is_kept():
+    """The map of the fleet shows it."""
+    run = play(FirstFree(), [pod("a", 3, 0, 10), pod("b", 4, 1, 5)])
+    assert [one.pod.name for one in run.running] == ["a"]
+    assert run.n_waited == 1

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import benchmarks.report
-from benchmarks.report import ResultTable, read_environment, to_markdown, write_results
+from benchmarks.report import ResultTable, read_environment, to_markdown, to_text, write_results
 
 TABLE = ResultTable("Title", ("what", "n", "x"), (("a|b", 3, 0.12345), ("c", None, 2.0)), ("why",))
 
@@ -24,6 +24,19 @@ def test_markdown_rounds_and_escapes():
         "| c | - | 2.000 |",
         "",
         "- why",
+    ]
+
+
+def test_a_terminal_shows_the_same_figures():
+    """Title, figures and notes."""
+    assert to_text(TABLE).splitlines() == [
+        "Title",
+        "",
+        "what  n      x",
+        "a|b   3  0.123",
+        "c     -  2.000",
+        "",
+        "why",
     ]
 
 

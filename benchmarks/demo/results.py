@@ -1,12 +1,13 @@
-"""What a user gains by machine type: pods that every policy put on the same type of machine.
+"""What the runs are worth: by policy, by machine type, and pods to show one by one.
 
-Compares Coterie with its rivals on the same machines only, so that no difference comes from the
-GPUs that a policy happened to use. It judges by the tables of `benchmarks.demo.fleet`; nothing here
-is measured bandwidth.
+All policies are judged by the same tables (`benchmarks.demo.fleet`); nothing here is measured
+bandwidth.
 
-Method: a judged pod is matched where every policy placed it on one machine type. Machines gain the
-ratio of the matched pods' mean GB/s under Coterie and under the reference rival, NVIDIA's
-best-effort allocation; two sets within 1 % of each other count as equal.
+- Judged pods: two or more GPUs and not affinity `none` (their owners said bandwidth does not
+  matter). Share: GB/s of the set over GB/s of the best set of that size on the empty machine.
+- Matched pods: judged ones that every policy placed on one machine type, so that no difference
+  comes from the GPUs that a policy happened to use. Two sets within 1 % of each other are equal.
+- Affinity missed: the pod named a level (nvlink, pcie-switch, numa) and its set does not have it.
 """
 
 from __future__ import annotations
@@ -15,12 +16,9 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from benchmarks.demo.figures import show_percent
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from benchmarks.demo.figures import Span
     from benchmarks.demo.fleet import DemoNode
     from benchmarks.demo.pods import DemoPod
     from benchmarks.demo.timeline import Placed, Run
@@ -28,28 +26,44 @@ if TYPE_CHECKING:
 __all__ = [
     "OURS",
     "RIVAL",
+    "Example",
+    "Figures",
     "Gain",
     "Matched",
     "Tally",
+    "compute_figures",
     "count_tally",
     "gain_by_machine",
     "match_pods",
+    "pick_examples",
     "say_gain",
     "say_result",
+    "show_percent",
 ]
 
 RIVAL, OURS = 1, -1
-"""Positions of the reference rival and of Coterie among the runs of a mix."""
+"""Positions of the reference rival, NVIDIA's best-effort, and of Coterie among the policies."""
 EQUAL_WITHIN = 0.01
+N_GAINS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """One policy over all mixes: shares of judged pods, and counts for each mix."""
+
+    policy: str
+    mean: float
+    worst: float
+    mean_gbytes_per_s: float
+    n_missed: float
+    n_required_missed: float
+    n_waited: float
+    n_unplaced: float
 
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """One pod on one machine type under every policy, in the order of the runs.
-
-    `gbytes_per_s` is predicted all-reduce bus bandwidth, `shares` the same over the machine's best
-    set of that size when empty, in 0..1.
-    """
+    """One pod on one machine type under every policy, in the order of the runs."""
 
     pod: DemoPod
     seed: int
@@ -96,6 +110,36 @@ class Gain:
         return self.gbytes_per_s[OURS] / self.gbytes_per_s[RIVAL] - 1
 
 
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One pod to show; `best_rival` is the position of the policy that beats Coterie, or None."""
+
+    matched: Matched
+    best_rival: int | None = None
+
+
+def compute_figures(runs: Sequence[Run], nodes: Mapping[str, DemoNode]) -> Figures:
+    """Sum up one policy's runs, one of each mix."""
+    judged = [one for run in runs for one in run.placed if one.pod.is_judged]
+    sets = [(nodes[one.place.node], one.place.gpus) for one in judged]
+    missed = [
+        one.pod
+        for one, (node, gpus) in zip(judged, sets, strict=True)
+        if not node.has_affinity(gpus, one.pod.policy.affinity)
+    ]
+    shares = [node.relative(gpus) for node, gpus in sets] or [1.0]
+    return Figures(
+        policy=runs[0].policy,
+        mean=fmean(shares),
+        worst=min(shares),
+        mean_gbytes_per_s=fmean([node.value_gbytes_per_s(gpus) for node, gpus in sets] or [0.0]),
+        n_missed=len(missed) / len(runs),
+        n_required_missed=sum(pod.is_required for pod in missed) / len(runs),
+        n_waited=fmean(run.n_waited for run in runs),
+        n_unplaced=fmean(len(run.unplaced) for run in runs),
+    )
+
+
 def match_pods(runs: Sequence[Run], nodes: Mapping[str, DemoNode], *, seed: int) -> list[Matched]:
     """The judged pods that all runs of a mix placed on one machine type, in our order of start."""
     others = [{one.pod.uid: one for one in run.placed} for run in runs]
@@ -106,16 +150,9 @@ def match_pods(runs: Sequence[Run], nodes: Mapping[str, DemoNode], *, seed: int)
         if not ours.pod.is_judged or len(placed) < len(runs) or len(machines) > 1:
             continue
         sets = [(nodes[one.place.node], one.place.gpus) for one in placed]
-        matched.append(
-            Matched(
-                ours.pod,
-                seed,
-                machines.pop(),
-                placed,
-                tuple(node.value_gbytes_per_s(gpus) for node, gpus in sets),
-                tuple(node.relative(gpus) for node, gpus in sets),
-            )
-        )
+        values = tuple(node.value_gbytes_per_s(gpus) for node, gpus in sets)
+        shares = tuple(node.relative(gpus) for node, gpus in sets)
+        matched.append(Matched(ours.pod, seed, machines.pop(), placed, values, shares))
     return matched
 
 
@@ -147,6 +184,33 @@ def gain_by_machine(matched: Sequence[Matched], nodes: Mapping[str, DemoNode]) -
     return tuple(sorted(gains, key=lambda one: (-round(one.gain, 6), one.is_flat, one.machine)))
 
 
+def pick_examples(matched: Sequence[Matched]) -> tuple[Example, ...]:
+    """The largest gains, of different machine types, then the largest loss to any rival.
+
+    Equal ones: the larger difference of GB/s to the slowest policy, then seed and name.
+    """
+    gains: dict[str, Matched] = {}
+    for one in sorted(matched, key=_by_gain):
+        if one.gap() > EQUAL_WITHIN:
+            gains.setdefault(one.machine, one)
+    shown = [Example(one) for one in list(gains.values())[:N_GAINS]]
+    losses = [
+        (one.gap(rival), one.seed, one.pod.name, rival, one)
+        for one in matched
+        for rival in range(len(one.shares) - 1)
+        if one.gap(rival) < -EQUAL_WITHIN
+    ]
+    if losses:
+        *_, rival, worst = min(losses, key=lambda loss: loss[:4])
+        shown.append(Example(worst, rival))
+    return tuple(shown)
+
+
+def _by_gain(one: Matched) -> tuple[float, float, int, str]:
+    difference = one.gbytes_per_s[OURS] - min(one.gbytes_per_s)
+    return (-round(one.gap(), 6), -round(difference, 6), one.seed, one.pod.name)
+
+
 def say_gain(gain: Gain) -> str:
     """The gain over the rival for people: a percentage, or 0 and why.
 
@@ -165,12 +229,12 @@ def say_gain(gain: Gain) -> str:
 
 
 def say_result(
-    matched: Sequence[Matched], nodes: Mapping[str, DemoNode], spans: Sequence[Span]
+    matched: Sequence[Matched], nodes: Mapping[str, DemoNode], figures: Sequence[Figures]
 ) -> str:
     """The result in one sentence, the losses too."""
     tally = count_tally(matched)
-    theirs, ours = spans[RIVAL], spans[OURS]
-    shares = _means([one.shares for one in matched]) or (1.0,) * len(spans)
+    theirs, ours = figures[RIVAL], figures[OURS]
+    shares = _means([one.shares for one in matched]) or (1.0,) * len(figures)
     flat = {node.machine for node in nodes.values() if node.is_flat}
     n_flat = sum(one.machine in flat for one in matched)
     return (
@@ -179,10 +243,22 @@ def say_result(
         f"{tally.equal} equal ({n_flat} of all on machines where every set is equally fast); "
         f"they get {show_percent(shares[OURS], 1)} % of the machine's best, "
         f"{show_percent(shares[RIVAL], 1)} % with {theirs.policy} and "
-        f"{show_percent(shares[0], 1)} % with a {spans[0].policy}; "
+        f"{show_percent(shares[0], 1)} % with a {figures[0].policy}; "
         f"pods that waited, of each mix: {ours.n_waited:.1f} with Coterie, "
         f"{theirs.n_waited:.1f} with {theirs.policy}."
     )
+
+
+def show_percent(share: float, digits: int = 0) -> str:
+    """Show a share of 1 as a percentage; only what is whole is shown as 100.
+
+    >>> [show_percent(1.0, 1), show_percent(0.9999, 1), show_percent(0.996)]
+    ['100.0', '99.9', '99']
+    """
+    shown = f"{100 * share:.{digits}f}"
+    if share < 1 and float(shown) >= 100:
+        return f"{100 - 10**-digits:.{digits}f}"
+    return shown
 
 
 def _means(rows: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
