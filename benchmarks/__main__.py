@@ -15,7 +15,6 @@ from benchmarks.quality.queues import load_queue
 from benchmarks.speed import reads
 from benchmarks.speed.calls import measure_http
 from benchmarks.speed.core import measure_core
-from benchmarks.speed.large import measure_large
 from benchmarks.speed.load import FULL, QUICK
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ def _groups(options: Namespace) -> tuple[ResultTable, ...]:
 
 def _speed(options: Namespace) -> tuple[ResultTable, ...]:
     load = QUICK if options.quick else FULL
-    return measure_core(load, 0), measure_large(load, 0), measure_http(load, 0)
+    return measure_core(load, 0), measure_http(load, 0)
 
 
 def _reads(options: Namespace) -> tuple[ResultTable, ...]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarks.masks import mask_of
 from topology.annotations import DEFAULT_POLICY, Affinity, PlacementPolicy, Strength
+from topology.model import mask_of
 from topology.select import Selected, build_tables, select_set
 
 if TYPE_CHECKING:

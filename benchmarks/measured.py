@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.errors import BadData, MissingData
-from benchmarks.masks import mask_of, members
 from topology.model import (
     NO_LINK,
     AcceleratorLink,
@@ -27,6 +26,8 @@ from topology.model import (
     NodeTopology,
     PcieLevel,
     SwitchFabric,
+    gpus_of,
+    mask_of,
 )
 from topology.model.node_topology import MeasuredPair, Measurement
 
@@ -209,7 +210,7 @@ def relabel_machine(machine: MeasuredMachine, order: Sequence[int]) -> MeasuredM
         machine,
         topology=relabel_topology(machine.topology, order),
         gbytes_per_s={
-            mask_of(place[gpu] for gpu in members(mask)): value
+            mask_of(place[gpu] for gpu in gpus_of(mask)): value
             for mask, value in machine.gbytes_per_s.items()
         },
     )
@@ -239,7 +240,7 @@ def fill_levels(topology: NodeTopology, like: NodeTopology) -> NodeTopology:
 def with_measured_pairs(machine: MeasuredMachine) -> NodeTopology:
     """Return the machine's topology carrying its own measured pairs, as a node may publish them."""
     pairs = tuple(
-        MeasuredPair(members(mask)[0], members(mask)[1], value)
+        MeasuredPair(gpus_of(mask)[0], gpus_of(mask)[1], value)
         for mask, value in sorted(machine.gbytes_per_s.items())
         if mask.bit_count() == PAIR
     )

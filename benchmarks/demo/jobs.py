@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 
 from benchmarks.demo.fleet import FLEET, lay_out_nodes
 from benchmarks.demo.pods import DemoPod
-from benchmarks.masks import members
 from extender.embedded import ClusterSpec, parse_cluster
 from extender.state import HOSTNAME
 from topology.groups import GroupShare, group_value
+from topology.model import gpus_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -282,7 +282,7 @@ def _outcome(
     leaves = tuple(leaf for leaf, names in by_leaf(pool).items() if set(names) & set(nodes))
     value = None
     if starts is not None:
-        value = group_value([GroupShare(pool[one].tables, members(masks[one])) for one in nodes])
+        value = group_value([GroupShare(pool[one].tables, gpus_of(masks[one])) for one in nodes])
     return JobOutcome(job, n_at_once, starts, places, nodes, leaves, value)
 
 

@@ -18,7 +18,7 @@ from random import Random
 from typing import TYPE_CHECKING, Protocol
 
 from benchmarks.errors import ServerFailed
-from benchmarks.masks import mask_of, members
+from topology.model import gpus_of, mask_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,7 +73,7 @@ class _Free:
         """Take GPUs; raises `ServerFailed` where one is not free."""
         taken = place.gpus & ~self.masks[place.node]
         if taken:
-            msg = f"GPUs {members(taken)} of {place.node} were given to two pods, expected free"
+            msg = f"GPUs {gpus_of(taken)} of {place.node} were given to two pods, expected free"
             raise ServerFailed(msg)
         self.masks[place.node] &= ~place.gpus
 

@@ -17,10 +17,10 @@ from markupsafe import Markup
 from benchmarks.demo.jobs import JOBS, MACHINE, by_leaf, say_jobs
 from benchmarks.demo.pods import DURATION_MINUTES, PRODUCT_LABEL
 from benchmarks.demo.results import OURS, RIVAL, say_gain, say_result, show_percent
-from benchmarks.masks import members
 from topology.draw.render import draw_topology
 from topology.draw.scene import SET_COLOURS
 from topology.groups import GROUP_STATED_ERROR
+from topology.model import gpus_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -123,7 +123,7 @@ def _example(example: Example, demo: Demo) -> dict[str, object]:
         {
             "policy": figures.policy,
             "node": one.place.node,
-            "gpus": ", ".join(str(gpu) for gpu in members(one.place.gpus)),
+            "gpus": ", ".join(str(gpu) for gpu in gpus_of(one.place.gpus)),
             "value": value,
             "share": share,
             "missed": not demo.nodes[one.place.node].has_affinity(
@@ -146,14 +146,14 @@ def _example(example: Example, demo: Demo) -> dict[str, object]:
 
 def _draw(one: Placed, demo: Demo) -> Markup:
     node = demo.nodes[one.place.node]
-    sets = [(one.pod.name, members(one.place.gpus))]
+    sets = [(one.pod.name, gpus_of(one.place.gpus))]
     return Markup(draw_topology(node.topology, sets=sets, title=node.name))  # noqa: S704 - our own drawing, escaped there
 
 
 def _fleet_map(demo: Demo) -> list[tuple[str, list[list[_Cell]]]]:
     """Every node with a strip of cells for each policy, right after the last arrival."""
     by_run = [
-        {(one.place.node, gpu): one for one in run.running for gpu in members(one.place.gpus)}
+        {(one.place.node, gpu): one for one in run.running for gpu in gpus_of(one.place.gpus)}
         for run in demo.runs
     ]
     return [
@@ -192,7 +192,7 @@ def _job_map(
     for pod, place in run.placed:
         job = "" if pod.group is None else pod.group[0]
         kind = "held" if job and job not in started else "one" if not job else "job"
-        for gpu in members(place.gpus):
+        for gpu in gpus_of(place.gpus):
             title = f"GPU {gpu}: {pod.name}"
             cells[place.node][gpu] = _Cell(kind, title, JOB_COLOURS.get(job, ""))
     return [

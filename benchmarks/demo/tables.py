@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from benchmarks.demo.jobs import MACHINE, by_leaf
 from benchmarks.demo.results import OURS, RIVAL, say_gain, show_percent
-from benchmarks.masks import members
 from topology.groups import GROUP_STATED_ERROR
+from topology.model import gpus_of
 from topology.text_table import table
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _examples(demo: Demo) -> str:
             notes["loss: the largest that Coterie has against any rival."] = None
         cells = zip(labels, demo.figures, one.placed, one.gbytes_per_s, one.shares, strict=True)
         for label, policy, placed, value, share in cells:
-            gpus = ",".join(str(gpu) for gpu in members(placed.place.gpus))
+            gpus = ",".join(str(gpu) for gpu in gpus_of(placed.place.gpus))
             node = demo.nodes[placed.place.node]
             if not node.has_affinity(placed.place.gpus, one.pod.policy.affinity):
                 gpus += "*"

@@ -6,9 +6,8 @@ single case beside it. The measured bandwidth judges; a policy sees labels, or t
 pairs where its row says so.
 
 Conventions. A policy that refuses (MAPA's preserve) is averaged over what it accepts, and its
-refusals are counted; a row without the refusal stands beside it. "random" is the exact expectation,
-its worst case the worst set that it may draw. The ceiling that labels allow is the expectation over
-the best class of sets with the same labelled induced subgraph (`benchmarks.rivals.bounds`).
+refusals are counted. "random" is the exact expectation, its worst case the worst set that it may
+draw.
 
 What is ours: the constants of the value model and its stated errors were fitted on these same nodes
 (`benchmarks.quality.fidelity` holds each node out in turn). NVIDIA's rule counts PCIe levels, which
@@ -34,11 +33,9 @@ from benchmarks.measured import (
 )
 from benchmarks.report import ResultTable
 from benchmarks.rivals import (
-    MAPA_EFFECTIVE,
     MAPA_GREEDY,
     MAPA_PRESERVE,
     NVIDIA_BEST_EFFORT,
-    LabelCeiling,
 )
 from topology.recordings import load_recording
 
@@ -59,7 +56,7 @@ MEASURED_PAIRS = "Coterie, measured pairs"
 FILLED = f"{NVIDIA_BEST_EFFORT.name}, PCIe levels filled in"
 LEVELS_OF = {"V100": "dgx-1-v100"}
 """The recorded machine that has a measured one's hidden PCIe levels, where one has its links."""
-RIVALS = (NVIDIA_BEST_EFFORT, MAPA_GREEDY, MAPA_PRESERVE, MAPA_EFFECTIVE)
+RIVALS = (NVIDIA_BEST_EFFORT, MAPA_GREEDY, MAPA_PRESERVE)
 """In the order of the table; the plain kubelet's random choice is there as its expectation."""
 
 
@@ -160,9 +157,7 @@ def _judge(machine: MeasuredMachine, *, n_relabellings: int, seed: int) -> dict[
             results.setdefault(name, []).append(measure(cases, choose))
     averages = {name: _average(of_each) for name, of_each in results.items()}
     cases = CaseTable(machine)
-    ceiling = LabelCeiling(machine)
     averages[RANDOM] = expectation(cases, subsets_of_size)
-    averages[LabelCeiling.name] = expectation(cases, ceiling.candidates)
     return averages
 
 
@@ -175,7 +170,7 @@ def run(
 ) -> tuple[ResultTable, ...]:
     """Judge every policy on every machine."""
     judged = [_judge(machine, n_relabellings=n_relabellings, seed=seed) for machine in machines]
-    names = [RANDOM, *(rival.name for rival in RIVALS), LabelCeiling.name, LABELS, MEASURED_PAIRS]
+    names = [RANDOM, *(rival.name for rival in RIVALS), LABELS, MEASURED_PAIRS]
     if any(FILLED in of for of in judged):
         names.insert(names.index(NVIDIA_BEST_EFFORT.name) + 1, FILLED)
     columns = ["policy"]

@@ -26,10 +26,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.masks import members
 from benchmarks.measured import SOURCE_NOTE
 from benchmarks.report import ResultTable
-from topology.model import DEFAULT_CONSTANTS, FITTED_MESSAGE_BYTES, ModelConstants, PcieLevel
+from topology.model import (
+    DEFAULT_CONSTANTS,
+    FITTED_MESSAGE_BYTES,
+    ModelConstants,
+    PcieLevel,
+    gpus_of,
+)
 from topology.select import build_tables
 from topology.value import STATED_ERROR, Demand
 
@@ -111,7 +116,7 @@ def _rank_key(tables: MachineTables, mask: int) -> tuple[float, ...]:
 
     These are accelerator bandwidth per GPU, then mean PCIe closeness of the set's pairs.
     """
-    pairs = list(combinations(members(mask), 2))
+    pairs = list(combinations(gpus_of(mask), 2))
     farthest = PcieLevel.UNKNOWN.rank
     closeness = sum(farthest - tables.topology.pcie[i][j].rank for i, j in pairs) / len(pairs)
     return (float(tables.value[mask]), float(tables.class_sum[mask]), round(closeness, 6))

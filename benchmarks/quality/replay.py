@@ -25,6 +25,7 @@ from statistics import fmean, harmonic_mean
 from typing import TYPE_CHECKING
 
 from benchmarks.coterie import NVLINK, NVLINK_REQUIRED, prepare_coterie
+from benchmarks.masks import subsets_of_size
 from benchmarks.measured import SOURCE_NOTE, relabel_machine
 from benchmarks.quality.queues import simulate
 from benchmarks.report import ResultTable
@@ -33,7 +34,6 @@ from benchmarks.rivals import (
     MAPA_PRESERVE,
     NVIDIA_BEST_EFFORT,
     PLAIN_KUBELET,
-    measured_oracle,
 )
 from topology.select import build_tables
 
@@ -64,6 +64,20 @@ class _Contestant:
     prepare: Callable[[MeasuredMachine], Chooser]
 
 
+def _oracle(machine: MeasuredMachine) -> Chooser:
+    """The best measured set for each job alone; the lowest ids on ties, and for one GPU."""
+    measured = machine.gbytes_per_s
+
+    def choose(
+        free: int, size: int, rng: random.Random, *, is_sensitive: bool = True
+    ) -> int | None:
+        del rng, is_sensitive
+        sets = subsets_of_size(free, size)
+        return max(sets, key=lambda mask: measured.get(mask, 0.0), default=None)
+
+    return choose
+
+
 def _contestants() -> Iterator[_Contestant]:
     def rival(one: Rival) -> Callable[[MeasuredMachine], Chooser]:
         return lambda machine: one.prepare(machine.topology)
@@ -74,7 +88,7 @@ def _contestants() -> Iterator[_Contestant]:
     for is_waiting, policy in ((False, NVLINK), (True, NVLINK_REQUIRED)):
         for one in RIVALS:
             yield _Contestant(one.name, is_waiting, rival(one))
-        yield _Contestant(ORACLE, is_waiting, lambda node: measured_oracle(node.gbytes_per_s))
+        yield _Contestant(ORACLE, is_waiting, _oracle)
         yield _Contestant("Coterie", is_waiting, coterie(policy))
 
 

@@ -26,9 +26,9 @@ from math import comb, factorial
 from typing import TYPE_CHECKING
 
 from benchmarks.errors import TooLarge
-from benchmarks.masks import members, subsets_of_size
+from benchmarks.masks import subsets_of_size
 from benchmarks.rivals.rival import Rival
-from topology.model import LinkKind
+from topology.model import LinkKind, gpus_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from topology.model import NodeTopology
 
 __all__ = [
-    "MAPA_EFFECTIVE",
     "MAPA_GREEDY",
     "MAPA_PRESERVE",
     "MapaNode",
@@ -130,7 +129,7 @@ class MapaNode:
         return known
 
     def _score(self, mask: int) -> RingScore:
-        first, *others = members(mask)
+        first, *others = gpus_of(mask)
         if not others:
             return RingScore(0, effective_bandwidth(0, 0, 0), effective_bandwidth(0, 0, 0))
         rings = [self._ring((first, *order)) for order in permutations(others)]
@@ -147,7 +146,7 @@ class MapaNode:
         """NVLink-only weight over all pairs of a free set."""
         known = self._nvlink.get(free)
         if known is None:
-            gpus = members(free)
+            gpus = gpus_of(free)
             known = sum(
                 self._weights[a][b]
                 for i, a in enumerate(gpus)
@@ -163,24 +162,16 @@ class MapaNode:
         candidates = subsets_of_size(free, size)
         return max(candidates, key=lambda mask: scores[mask].aggregated, default=None)
 
-    def most_effective(self, free: int, size: int) -> int | None:
-        """Return the set with the largest effective bandwidth, the lowest ids on ties."""
-        scores = self.ring_scores(size)
-        candidates = subsets_of_size(free, size)
-        return max(candidates, key=lambda mask: scores[mask].effective, default=None)
-
     def preserve(self, free: int, size: int, *, is_sensitive: bool) -> int | None:
         """Return the set of the preserve policy, None where it refuses."""
         scores = self.ring_scores(size)
-        if is_sensitive and size > 1:
-            effective = self.most_effective(free, size)
-            empty = effective_bandwidth(0, 0, 0)
-            if effective is None or scores[effective].effective <= empty:
-                return None
-            return effective
         candidates = subsets_of_size(free, size)
         if not candidates:
             return None
+        if is_sensitive and size > 1:
+            effective = max(candidates, key=lambda mask: scores[mask].effective)
+            empty = effective_bandwidth(0, 0, 0)
+            return effective if scores[effective].effective > empty else None
         best = max(candidates, key=lambda m: (self.preserved(free & ~m), scores[m].aggregated))
         return best if self.preserved(free & ~best) or scores[best].aggregated else None
 
@@ -203,7 +194,3 @@ MAPA_PRESERVE = _rival(
     "MAPA preserve",
     lambda node, free, size, is_sensitive: node.preserve(free, size, is_sensitive=is_sensitive),
 )
-MAPA_EFFECTIVE = _rival(
-    "MAPA preserve, refusal lifted", lambda node, free, size, _: node.most_effective(free, size)
-)
-"""The rule of preserve for sensitive jobs, without its refusal."""

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarks.masks import mask_of, members
 from benchmarks.rivals.rival import Rival
 from topology.audit import NvidiaNode, nvidia_pair_scores
+from topology.model import gpus_of, mask_of
 
 if TYPE_CHECKING:
     from random import Random
@@ -27,7 +27,7 @@ __all__ = ["NVIDIA_BEST_EFFORT", "PLAIN_KUBELET"]
 def _kubelet(_topology: NodeTopology) -> Chooser:
     def choose(free: int, size: int, rng: Random, *, is_sensitive: bool = True) -> int | None:
         del is_sensitive
-        gpus = members(free)
+        gpus = gpus_of(free)
         return mask_of(rng.sample(gpus, size)) if size <= len(gpus) else None
 
     return choose
@@ -38,7 +38,7 @@ def _best_effort(topology: NodeTopology) -> Chooser:
 
     def choose(free: int, size: int, rng: Random, *, is_sensitive: bool = True) -> int | None:
         del is_sensitive
-        order = list(members(free))
+        order = list(gpus_of(free))
         rng.shuffle(order)
         return node.allocate(order, size)
 

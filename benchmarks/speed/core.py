@@ -14,11 +14,10 @@ from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING
 
-from benchmarks.masks import mask_of
 from benchmarks.report import ResultTable
 from benchmarks.speed.load import MACHINES, percentiles, reference_loop
 from topology.annotations import Affinity, PlacementPolicy
-from topology.model import NO_LINK, AcceleratorLink, Gpu, LinkKind, NodeTopology, PcieLevel
+from topology.model import NO_LINK, AcceleratorLink, Gpu, LinkKind, NodeTopology, PcieLevel, mask_of
 from topology.recordings import load_recording
 from topology.select import ContainerRequest, build_tables, fit_pod, select_set
 

@@ -30,7 +30,6 @@ class Load:
     n_requests: int
     n_builds: int
     n_selections: int
-    n_draws: int
     n_turns: int
     n_beside: int
 
@@ -41,7 +40,6 @@ FULL = Load(
     n_requests=3000,
     n_builds=30,
     n_selections=2000,
-    n_draws=600,
     n_turns=5,
     n_beside=800,
 )
@@ -51,7 +49,6 @@ QUICK = Load(
     n_requests=50,
     n_builds=3,
     n_selections=50,
-    n_draws=4,
     n_turns=1,
     n_beside=40,
 )

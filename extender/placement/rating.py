@@ -50,7 +50,7 @@ WORK_S = 30e-6
 _BATCH_WORK = 128
 """Work of the states of one kind that are rated together, between two looks at the clock."""
 _SEARCH_WORK = 1600
-"""48 ms. The longest of a search that was found takes 99 ms (`benchmarks speed`)."""
+"""48 ms. The longest of a search that was found takes 99 ms (ADR 0024)."""
 
 
 @dataclass(frozen=True, slots=True)

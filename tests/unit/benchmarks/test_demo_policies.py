@@ -14,8 +14,8 @@ from benchmarks.demo.pods import DemoPod, draw_pods
 from benchmarks.demo.policies import ExtenderPolicy, MostAllocatedPolicy, Place
 from benchmarks.demo.timeline import play
 from benchmarks.errors import ServerFailed
-from benchmarks.masks import mask_of, members
 from benchmarks.rivals import NVIDIA_BEST_EFFORT, PLAIN_KUBELET, Rival
+from topology.model import gpus_of, mask_of
 
 NODES = lay_out_fleet("2x dgx-1-v100, 1x 8x-a6000-bridged, 1x gb200-tray")
 TRAY = NODES["gb200-tray-0"]
@@ -28,7 +28,7 @@ def refuses(*_, **__):
 
 def lowest_ids(free, size, _rng, **_):
     """The first free ids in order."""
-    return mask_of(members(free)[:size]) if size <= free.bit_count() else None
+    return mask_of(gpus_of(free)[:size]) if size <= free.bit_count() else None
 
 
 def rival(choose):

@@ -69,23 +69,10 @@ def test_run_reports_agreement_choice_and_points():
     assert [row[0] for row in published.rows] == [point.label for point in public_points()]
 
 
-def test_totals_with_one_shape_compare_no_pair():
-    """A share of no pairs is no figure."""
-    shapes = [GroupShape((1, 1), 47.8), GroupShape((2, 2, 2), 95.6)]
-    _, chooser, _ = group_fidelity.run(shapes)
-    assert chooser.rows[0][2:] == (0, None)
-
-
 def test_shapes_of_one_node_are_left_out(tmp_path):
     """They are the node's own fidelity."""
     folder = write(tmp_path, HEADER, "2,2,1,2,343.37,204.92", "1+1,2,2,1,46.77,38.47")
     assert load_shapes(folder) == (GroupShape((1, 1), 46.77),)
-
-
-def test_a_file_that_is_not_there_is_named(tmp_path):
-    """With the option that names the folder."""
-    with pytest.raises(MissingData, match="cannot be read; name the folder with --shared"):
-        load_shapes(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -103,3 +90,5 @@ def test_what_is_no_data_is_refused(tmp_path, rows, message):
     """The message names file and row."""
     with pytest.raises(BadData, match=message):
         load_shapes(write(tmp_path, *rows))
+    with pytest.raises(MissingData, match="--shared"):
+        load_shapes(tmp_path / "nowhere")

@@ -10,7 +10,7 @@ import pytest
 from benchmarks.errors import TooLarge
 from benchmarks.measured import topology_from_labels
 from benchmarks.quality.queues import QueueOrder, load_queue, simulate
-from benchmarks.rivals import MAPA_EFFECTIVE, MAPA_GREEDY, MAPA_PRESERVE
+from benchmarks.rivals import MAPA_GREEDY, MAPA_PRESERVE
 from benchmarks.rivals.mapa import MapaNode, effective_bandwidth, mapa_weights
 from topology.recordings import load_recording
 
@@ -68,7 +68,6 @@ def test_one_link_between_p100s_weighs_less():
         pytest.param(MAPA_PRESERVE, 0b1111, 2, True, 0b0011, id="preserve: sensitive does too"),
         pytest.param(MAPA_PRESERVE, 0b1111, 2, False, 0b1100, id="preserve: others leave it"),
         pytest.param(MAPA_PRESERVE, 0b0101, 2, True, None, id="preserve refuses a PCIe pair"),
-        pytest.param(MAPA_EFFECTIVE, 0b0101, 2, True, 0b0101, id="refusal lifted"),
         pytest.param(MAPA_PRESERVE, 0b0101, 1, True, None, id="preserve refuses the last GPUs"),
         pytest.param(MAPA_PRESERVE, 0b0111, 1, True, 0b0100, id="one GPU spares the pair"),
         pytest.param(MAPA_PRESERVE, 0b0001, 2, False, None, id="too few for preserve"),

@@ -14,7 +14,6 @@ from benchmarks.measured import (
     load_machines,
     relabel_machine,
     relabel_topology,
-    topology_from_labels,
     with_measured_pairs,
 )
 from topology.model import LinkKind, PcieLevel
@@ -74,15 +73,6 @@ def test_refuses_bad_machines(tmp_path, topo, measured, message):
         load_machines(write(tmp_path, topo=topo, measured=measured))
 
 
-@pytest.mark.parametrize("text", ["[]", "{", '{"machines": 3}'])
-def test_refuses_other_json(tmp_path, text):
-    """Not JSON, or no machines in it."""
-    (tmp_path / "measured").mkdir()
-    (tmp_path / "measured" / "subset_bandwidth.json").write_text(text)
-    with pytest.raises(BadData, match="expected JSON with an object 'machines'"):
-        load_machines(tmp_path)
-
-
 def test_relabelling_moves_labels_and_measurements_together(tmp_path):
     """New GPU i is old GPU order[i], in links, measured sets and measured pairs alike."""
     (machine,) = load_machines(write(tmp_path))
@@ -95,13 +85,6 @@ def test_relabelling_moves_labels_and_measurements_together(tmp_path):
         assert moved.gbytes_per_s[1 << a | 1 << b] == machine.gbytes_per_s[old]
     published = relabel_topology(with_measured_pairs(machine), order)
     assert published.measurement == with_measured_pairs(moved).measurement
-
-
-def test_relabelling_keeps_a_fabric():
-    """Ports follow their GPUs."""
-    labels = [["X", "NV16"], ["NV16", "X"]]
-    topology = topology_from_labels(labels, model="NVIDIA H100 80GB HBM3", is_switched=True)
-    assert relabel_topology(topology, (1, 0)).fabrics == topology.fabrics
 
 
 @pytest.mark.shared
@@ -127,12 +110,3 @@ def test_hidden_levels_are_filled_from_a_machine_with_the_same_links():
     )
     assert hidden.pcie != whole.pcie
     assert fill_levels(hidden, load_recording("dgx-1-v100")).pcie == whole.pcie
-
-
-def test_levels_of_a_machine_with_other_links_are_refused():
-    """The message names both machines."""
-    topology = topology_from_labels(
-        LABELS, model="Tesla V100-SXM2-32GB", is_switched=False, name="bridged"
-    )
-    with pytest.raises(BadData, match="bridged: no numbering of summit has the same links"):
-        fill_levels(topology, load_recording("summit"))

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.errors import BadData, MissingData
-from benchmarks.masks import mask_of, members
 from benchmarks.quality.queues import Job, QueueOrder, load_queue, simulate
+from topology.model import gpus_of, mask_of
 
 
 def lowest(free, size, is_sensitive):
     """Take the lowest free ids."""
     del is_sensitive
-    return mask_of(members(free)[:size])
+    return mask_of(gpus_of(free)[:size])
 
 
 def test_the_head_of_the_queue_blocks_the_rest():

@@ -1,19 +1,14 @@
-"""The speed benchmark's own parts: requests, the cluster under test and the hard machines."""
+"""The speed benchmark's own parts: requests and the cluster under test."""
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import pytest
 
 from benchmarks.errors import ServerFailed
 from benchmarks.speed.calls import Filler, lay_out
-from benchmarks.speed.core import torus
-from benchmarks.speed.large import Draw, drawn_machine, measure_large
 from benchmarks.speed.load import MACHINES, QUICK, percentiles
 from benchmarks.speed.wire_client import binding, filter_args, free_port, pod, serve
 from extender.protocol import messages, parse_pod
-from topology.annotations import Affinity
 from topology.recordings import load_recording
 
 
@@ -70,13 +65,6 @@ def test_percentiles_are_in_milliseconds():
     assert (p50, p99, most) == pytest.approx((51.0, 100.0, 101.0))
 
 
-def test_every_gpu_of_a_torus_has_four_neighbours():
-    """4 x 4: 16 GPUs, two links to each of four neighbours."""
-    topology = torus(4, 2)
-    assert topology.n_gpus == 16
-    assert {sum(link.n_links or 0 for link in row) for row in topology.links} == {8}
-
-
 def test_a_server_that_ends_early_is_reported():
     """The message names the module and its status."""
     with (
@@ -84,12 +72,3 @@ def test_a_server_that_ends_early_is_reported():
         serve("benchmarks.no_such_module", [], free_port()),
     ):
         pass
-
-
-def test_the_slowest_rating_is_searched_for():
-    """Machines repeat for a draw; the table names the slowest."""
-    draw = Draw(20, 0.5, 4, 2, 3, Affinity.NUMA, n_containers=2, seed=1)
-    assert drawn_machine(draw) == drawn_machine(draw) != drawn_machine(replace(draw, seed=2))
-    table = measure_large(QUICK, 0)
-    assert table.rows[0][1] == QUICK.n_draws
-    assert "slowest: Draw(" in table.notes[2]

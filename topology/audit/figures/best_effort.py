@@ -13,8 +13,8 @@ first set of it with the largest score. Size 1 returns the first available GPU.
 Method: the original enumerates all partitions (20 s for size 3 of 16 GPUs). Here the best total of
 what remains is a table over sets of GPUs, and a walk in the original's order takes, at each step,
 the first set that still reaches the best total. That is the first best partition in enumeration
-order, so the answer is the same; `tests/unit/benchmarks/test_nvidia.py` compares it to a literal
-enumeration. At most 2^16 states of C(15, size-1) sets each for 16 GPUs.
+order, so the answer is the same; `tests/unit/topology/audit/figures/test_best_effort.py` compares
+it to a literal enumeration. At most 2^16 states of C(15, size-1) sets each for 16 GPUs.
 
 Where it differs on purpose: (1) the original may return the padded set (with nil devices, on which
 the plugin crashes). Here padded sets are left out of the last step and `n_padded_wins` counts how

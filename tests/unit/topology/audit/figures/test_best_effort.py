@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.masks import mask_of, members
-from benchmarks.measured import topology_from_labels
-from benchmarks.rivals import NVIDIA_BEST_EFFORT
 from topology.audit import NvidiaNode, nvidia_pair_scores
+from topology.model import gpus_of, mask_of
+from topology.recordings import load_recording
 
 DGX1_NV2 = [(0, 3), (0, 4), (1, 2), (1, 5), (2, 3), (4, 7), (5, 6), (6, 7)]
 DGX1_NV1 = [(0, 1), (0, 2), (1, 3), (2, 6), (3, 7), (4, 5), (4, 6), (5, 7)]
@@ -143,10 +142,10 @@ def test_fills_a_node_in_the_librarys_order(scores, size, expected):
     node = NvidiaNode(scores)
     free = (1 << len(scores)) - 1
     for gpus in expected:
-        chosen = node.allocate(members(free), size)
+        chosen = node.allocate(gpus_of(free), size)
         assert chosen == mask_of(gpus)
         free &= ~mask_of(gpus)
-    assert node.allocate(members(free), 1) is None
+    assert node.allocate(gpus_of(free), 1) is None
 
 
 def test_partitions_of_four_by_three_hold_one_padded_set():
@@ -191,19 +190,8 @@ def test_sixteen_gpus_by_three_ends_soon():
 
 
 def test_scores_do_not_see_a_switch():
-    """NV# of a fabric counts 0, a direct NV# 100 a link, SYS 10; an unknown PCIe level 0."""
-    labels = [["X", "NV4", "SYS"], ["NV4", "X", "SYS"], ["SYS", "SYS", "X"]]
-    bridged = topology_from_labels(labels, model="NVIDIA RTX A6000", is_switched=False)
-    assert nvidia_pair_scores(bridged) == ((0, 400, 10), (400, 0, 10), (10, 10, 0))
-    switched = topology_from_labels(
-        [["X", "NV18"], ["NV18", "X"]], model="NVIDIA H100 80GB HBM3", is_switched=True
-    )
-    assert nvidia_pair_scores(switched) == ((0, 0), (0, 0))
-
-
-def test_choose_names_the_gpus_in_random_order(rng):
-    """One GPU is the first that the kubelet names, hence any of the free ones."""
-    labels = [["X", "SYS"], ["SYS", "X"]]
-    topology = topology_from_labels(labels, model="NVIDIA L40S", is_switched=False)
-    rival = NVIDIA_BEST_EFFORT
-    assert {rival.choose(topology, 0b11, 1, rng) for _ in range(20)} == {1, 2}
+    """NV# of a fabric counts 0, a direct NV# 100 a link; PCIe levels count for both."""
+    bridged = nvidia_pair_scores(load_recording("8x-a6000-bridged"))
+    switched = nvidia_pair_scores(load_recording("dgx-h100"))
+    assert (bridged[0][1], bridged[0][2]) == (400, 40)
+    assert max(map(max, switched)) < 100
