@@ -62,7 +62,7 @@ class MachineType:
 
     @property
     def is_searched(self) -> bool:
-        """Whether a set is searched for, which takes long: above 16 devices, unequal links."""
+        """Whether each set is rated by itself: above 16 devices, unequal links."""
         return isinstance(self.selector, LargeMachine) and not self.selector.is_even
 
 

@@ -289,8 +289,7 @@ class BestReport:
     runner_up: RunnerUpReport | None
     """The next set; null where there is no other, or where no other was compared."""
     is_every_set_compared: bool
-    """False above 16 GPUs, where the best set and the next one are the best of those that a
-    bounded search compares."""
+    """False above 16 GPUs, where the set is packed and not compared with all others."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,7 +154,6 @@ def _fit(
         tuple(r.size for r in lasting),
         policy=policy,
         beside=beside,
-        n_sets=len(requests),
     )
     if isinstance(sets, Unfit):
         return sets
@@ -176,8 +175,8 @@ def _never(
 ) -> Unfit | None:
     """Why the machine has no set for one of the containers, whatever is free; None where it has.
 
-    Only what its tables say at once: above 16 GPUs, and of containers together, it takes a search,
-    for which a node with too few free GPUs should not wait.
+    Only what its tables say at once: above 16 GPUs, and of containers together, it takes
+    longer, for which a node with too few free GPUs should not wait.
     """
     if not isinstance(machine, MachineTables):
         return None
@@ -209,14 +208,13 @@ def join_sets(
     )
 
 
-def _joint(  # noqa: PLR0913 - as `select_set`
+def _joint(
     machine: Machine,
     available: int,
     sizes: tuple[int, ...],
     *,
     policy: PlacementPolicy,
     beside: int,
-    n_sets: int,
 ) -> tuple[Selected, ...] | Unfit:
     """Disjoint sets for containers that hold their GPUs side by side."""
     if len(sizes) > 1 and isinstance(machine, MachineTables):
@@ -229,7 +227,6 @@ def _joint(  # noqa: PLR0913 - as `select_set`
             beside=beside,
             size=sizes[place],
             policy=policy,
-            n_sets=n_sets,
         )
         if isinstance(found, Unfit):
             return found
@@ -264,7 +261,6 @@ def _with_inits(
                 must_include=inner,
                 size=request.size,
                 policy=policy,
-                n_sets=len(requests),
             )
             if isinstance(found, Unfit):
                 return found

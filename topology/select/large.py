@@ -1,27 +1,23 @@
 """Nodes of more than 16 devices: MIG slices, time-sliced replicas, rack-scale NVLink domains.
 
 What it answers: the same question as `topology.select.selection` where a table of every set (2**n)
-is out of reach. It is exact where links are equal, and bounded in time elsewhere.
+is out of reach. It packs: no set is compared with others, so that a choice takes no time.
 
 Method.
 
+- Devices are grouped (same parent GPU, same PCIe switch, same socket, nearest first) and taken from
+  the group with the fewest free devices that still holds the request, else whole groups first, most
+  free first; then lowest ids. Where the pod wishes a NIC, one device near a NIC is packed first.
+  Where links join a part of the machine and not the packed set, the set grows along links instead.
+- Both are done for every part of the machine in which the affinity level can hold; the set that
+  serves the policy best (wishes, then value) is taken, of equal ones that from the part with the
+  fewest free devices.
 - *Even* machine: one up fabric with equal ports joins all devices, or no link joins any, all PCIe
   levels are equal and so are the sockets. A set's value depends on its size alone, so value and
-  remainder are exact and every set ties; what is left to choose is packing. Devices are grouped
-  (same parent GPU, same PCIe switch, same socket, nearest first) and taken from the group with the
-  fewest free devices that still holds the request, else whole groups first, most free first; then
-  lowest ids. Where the pod wishes a NIC, one device near a NIC is packed first.
-- Elsewhere: the packing's own set, and from each seed device (those near a NIC first where the pod
-  wishes one, then those with the most accelerator bandwidth) a set that grows by the device with
-  the most accelerator bandwidth into it (ties: nearest on PCIe, lowest id). The set that serves the
-  policy best (conditions, wishes, then value; of equal ones the packing's own) is improved by
-  single swaps. At most `most_sets` sets are rated, shared by the parts that are searched and by the
-  containers of the pod.
-  What is left behind is counted as on an even machine.
+  remainder are exact and every set ties. Elsewhere a better set may be missed, so no lower bound of
+  the bandwidth is called out of reach, and what is left behind is counted as on an even machine.
 
-Both are done for every part of the machine in which the affinity level can hold; of equal sets the
-one from the part with the fewest free devices is taken. The runner-up is the next of those that
-were rated; on an even machine, what is packed without the last device of the set.
+The runner-up is the next of the packed sets, or what is packed without the last device of the set.
 
 The value of one set is `topology.value.set_value.set_value` in both cases. Measurements are not
 applied above 16 devices.
@@ -45,7 +41,7 @@ from topology.select.large_machine import (
     unmet_condition,
     value_of,
 )
-from topology.select.large_search import SearchRequest, choose_set, next_set
+from topology.select.large_packing import PackRequest, pack_another, pack_set
 from topology.select.levels import possible_neighbours
 from topology.select.outcome import Selected, Unfit, UnfitReason
 from topology.select.tables import VALUE_CLASS_GAP
@@ -64,26 +60,25 @@ if TYPE_CHECKING:
 __all__ = ["next_large", "select_large", "shared_cost"]
 
 
-def select_large(  # noqa: PLR0913 - as `select_set`
+def select_large(
     machine: LargeMachine,
     *,
     available: int,
     must_include: int,
     size: int,
     policy: PlacementPolicy = DEFAULT_POLICY,
-    n_sets: int = 1,
 ) -> Selected | Unfit:
-    """Choose a set of `size` available devices that holds `must_include`, one of `n_sets` of a pod.
+    """Choose a set of `size` available devices that holds `must_include`.
 
     The caller has checked masks and counts (`topology.select.selection.select_set`).
     """
     able = _able(machine, available, must_include, size, policy)
     if not able:
         return Unfit(UnfitReason.MIXED_MODELS, f"{size} devices of one model")
-    request = SearchRequest(must_include, size, policy, len(able) * n_sets)
-    best = _best_value_of(machine, size, n_sets)
+    request = PackRequest(must_include, size, policy)
+    best = _best_value_of(machine, size)
     found = [
-        _rate(machine, choose_set(machine, domain, request), available, policy, best)
+        _rate(machine, pack_set(machine, domain, request), available, policy, best)
         for domain in able
     ]
     fitting = _fitting(machine, zip(found, able, strict=True), policy)
@@ -101,7 +96,6 @@ def select_large(  # noqa: PLR0913 - as `select_set`
             must_include=0,
             size=size,
             policy=policy,
-            n_sets=n_sets,
         )
         return Unfit(taken if isinstance(empty, Selected) else empty.reason, detail)
     return Unfit(_or_unknown(machine, found, never, size, policy), detail)
@@ -115,19 +109,15 @@ def next_large(
     must_include: int,
     policy: PlacementPolicy,
 ) -> Selected | None:
-    """The best other set among those that the choice compared, which are not all there are.
-
-    None where it compared no other that fits. It rates nothing that the choice did not rate, but
-    one set of each part that is only packed.
-    """
+    """The best other set of those that are packed, None where none of them fits."""
     size = len(chosen.gpus)
     able = _able(machine, available, must_include, size, policy)
-    request = SearchRequest(must_include, size, policy, len(able))
-    best = _best_value_of(machine, size, 1)
+    request = PackRequest(must_include, size, policy)
+    best = _best_value_of(machine, size)
     others = [
         (_rate(machine, mask, available, policy, best), domain)
         for domain in able
-        for mask in (choose_set(machine, domain, request), next_set(machine, domain, request))
+        for mask in (pack_set(machine, domain, request), pack_another(machine, domain, request))
         if mask is not None and mask != chosen.mask
     ]
     fitting = _fitting(machine, others, policy)
@@ -137,7 +127,7 @@ def next_large(
 def _able(
     machine: LargeMachine, available: int, must_include: int, size: int, policy: PlacementPolicy
 ) -> list[int]:
-    """The parts of the machine that are searched."""
+    """The parts of the machine in which a set is packed."""
     mixes = policy.affinity is Affinity.NONE
     areas = [available & model for model in (machine.all_gpus,) * mixes or machine.models]
     domains = [part & area for area in areas for part in _near(machine, area, size, policy)]
@@ -177,7 +167,7 @@ def _or_unknown(
     floor = policy.min_bandwidth_gbytes_per_s or 0.0
     sure = [e.value_gbytes_per_s * (1 - STATED_ERROR[e.limit]) for e in dark]
     might = bool(dark) and (has_dark_links(machine.topology) or max(sure) >= floor)
-    return UnfitReason.BANDWIDTH_UNKNOWN if might else never
+    return never if machine.is_even and not might else UnfitReason.BANDWIDTH_UNKNOWN
 
 
 def _late(reasons: tuple[UnfitReason, UnfitReason]) -> int:
@@ -232,12 +222,12 @@ def _rate(
 
 
 @lru_cache(maxsize=1024)
-def _best_value_of(machine: LargeMachine, size: int, n_sets: int) -> float:
-    """The best value that one of so many searches finds on the empty machine."""
+def _best_value_of(machine: LargeMachine, size: int) -> float:
+    """The best value of what is packed on the empty machine, one set of each GPU model."""
     areas = [model for model in machine.models if model.bit_count() >= size]
     areas = areas or [machine.all_gpus]
-    request = SearchRequest(0, size, DEFAULT_POLICY, len(areas) * n_sets)
-    sets = [choose_set(machine, area, request) for area in areas]
+    request = PackRequest(0, size, DEFAULT_POLICY)
+    sets = [pack_set(machine, area, request) for area in areas]
     return max(value_of(machine, mask)[0] for mask in sets)
 
 

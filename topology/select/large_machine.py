@@ -1,13 +1,13 @@
 """A machine type of more than 16 devices: its groups, and what one set of it is and has.
 
 What it answers: how the devices of a large node are grouped, what a set is worth, and which
-conditions of a policy it meets. It chooses nothing (`topology.select.large_search`,
+conditions of a policy it meets. It chooses nothing (`topology.select.large_packing`,
 `topology.select.large`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,6 @@ from topology.value import (
     gpus_of,
     is_known_set,
     islands_of,
-    mask_of,
     masks_by,
     node_capacities,
     start_up_cost,
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
 __all__ = [
     "LargeMachine",
     "large_machine",
-    "one_of_each",
     "satisfies_level",
     "unmet_condition",
     "value_of",
@@ -52,8 +50,6 @@ class LargeMachine:
     `levels` are partitions of the devices into groups, coarsest first: sockets, PCIe switch trees,
     innermost PCIe switches, parent GPUs. `models` are the masks of one GPU model each. `near_rdma`
     are the devices with an RDMA NIC within PXB. `is_even`: a set's value depends on its size alone.
-    `twins` are partitions of one GPU with equal links, as masks of two or more: sets that differ
-    in which of them they hold are alike.
     """
 
     topology: NodeTopology
@@ -63,7 +59,6 @@ class LargeMachine:
     models: tuple[int, ...]
     near_rdma: int
     is_even: bool
-    twins: tuple[int, ...]
 
     @property
     def n_gpus(self) -> int:
@@ -102,7 +97,6 @@ def large_machine(topology: NodeTopology, demand: Demand = DEFAULT_DEMAND) -> La
         models=tuple(masks_by(gpu.model or "" for gpu in topology.gpus).values()),
         near_rdma=gpus_near_rdma(topology),
         is_even=is_even,
-        twins=_twins(topology, parents),
     )
 
 
@@ -130,42 +124,6 @@ def _joined(coarse: tuple[int, ...], fine: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(sorted(groups, key=lambda group: group & -group))
 
 
-def _twins(topology: NodeTopology, parents: Iterable[int]) -> tuple[int, ...]:
-    """The partitions of one GPU that are linked to every other device alike. O(n^2)."""
-    twins: list[int] = []
-    for group in parents:
-        first, *others = gpus_of(group)
-        if others and all(_are_alike(topology, first, other) for other in others):
-            twins.append(group)
-    return tuple(twins)
-
-
-def _are_alike(topology: NodeTopology, one: int, other: int) -> bool:
-    if replace(topology.gpus[one], uuid=None) != replace(topology.gpus[other], uuid=None):
-        return False
-    rest = [i for i in range(topology.n_gpus) if i not in {one, other}]
-    return all(
-        row[one][i] == row[other][i] for row in (topology.links, topology.pcie) for i in rest
-    ) and all(nic.levels[one] == nic.levels[other] for nic in topology.nics)
-
-
-def one_of_each(machine: LargeMachine, mask: int) -> int:
-    """Of each twins in a set the one with the lowest id, and what has no twin."""
-    for group in machine.twins:
-        held = mask & group
-        mask = mask & ~group | held & -held
-    return mask
-
-
-def _representative(machine: LargeMachine, mask: int) -> int:
-    """The alike set whose devices have the lowest ids among their twins."""
-    for group in machine.twins:
-        held = mask & group
-        if held and held != group:
-            mask = mask & ~group | mask_of(gpus_of(group)[: held.bit_count()])
-    return mask
-
-
 def _is_even(topology: NodeTopology, capacities: Capacities) -> bool:
     everything = (1 << topology.n_gpus) - 1
     for fabric in capacities.fabrics:
@@ -177,13 +135,9 @@ def _is_even(topology: NodeTopology, capacities: Capacities) -> bool:
     return len(levels) == 1 and len(capacities.socket_groups) in {1, topology.n_gpus}
 
 
+@lru_cache(maxsize=1 << 16)
 def value_of(machine: LargeMachine, mask: int) -> tuple[float, Limit]:
     """GB/s of one set at the reference message size, and what limits it."""
-    return _value_of(machine, _representative(machine, mask))
-
-
-@lru_cache(maxsize=1 << 16)
-def _value_of(machine: LargeMachine, mask: int) -> tuple[float, Limit]:
     rated = set_value(machine.capacities, mask)
     scale = start_up_cost(rated.limit) * FITTED_MESSAGE_BYTES / REFERENCE_MESSAGE_BYTES
     b_inf = rated.value_gbytes_per_s

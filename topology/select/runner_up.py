@@ -3,7 +3,7 @@
 What it answers: for one request, the set that would be chosen without the best one, and the first
 key of the order (`topology.select.selection`) in which the two differ. It chooses nothing: the
 order is that of the machine's tables. Above 16 GPUs it is the best other set among those that the
-bounded search compared (`topology.select.large`).
+packing made (`topology.select.large`).
 """
 
 from __future__ import annotations

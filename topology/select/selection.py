@@ -65,7 +65,7 @@ __all__ = [
 ]
 
 Machine = MachineTables | LargeMachine
-"""A machine type: a table of every set up to 16 GPUs, a bounded search above."""
+"""A machine type: a table of every set up to 16 GPUs, packing above."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +106,11 @@ def select_set(  # noqa: PLR0913 - the kubelet's three inputs, the pod's wish, a
     must_include: int = 0,
     beside: int = 0,
     policy: PlacementPolicy = DEFAULT_POLICY,
-    n_sets: int = 1,
 ) -> Selected | Unfit:
     """Choose the best set of `size` free GPUs that holds `must_include`.
 
     GPUs `beside` are free as well and not to be chosen: they count in what is left behind, on
-    machines of up to 16 GPUs. The set is one of `n_sets` of a pod, which share the bound of a
-    search (`topology.select.large`). Raises `UnknownDevice` for GPUs that the node has not,
+    machines of up to 16 GPUs. Raises `UnknownDevice` for GPUs that the node has not,
     `InvalidRequest` for a size below 1.
 
     >>> from topology.recordings import load_recording
@@ -126,7 +124,7 @@ def select_set(  # noqa: PLR0913 - the kubelet's three inputs, the pod's wish, a
     check_request(
         n=machine.n_gpus, available=available | beside, must_include=must_include, size=size
     )
-    return _select(machine, available, must_include, size, policy, beside, n_sets)
+    return _select(machine, available, must_include, size, policy, beside)
 
 
 @lru_cache(maxsize=1 << 16)
@@ -137,7 +135,6 @@ def _select(  # noqa: PLR0913, PLR0917 - a memory is keyed by all that counts
     size: int,
     policy: PlacementPolicy,
     beside: int,
-    n_sets: int,
 ) -> Selected | Unfit:
     n = machine.n_gpus
     if size > n:
@@ -155,7 +152,6 @@ def _select(  # noqa: PLR0913, PLR0917 - a memory is keyed by all that counts
             must_include=must_include,
             size=size,
             policy=policy,
-            n_sets=n_sets,
         )
     best = _best_masks(
         machine,

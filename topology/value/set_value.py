@@ -205,7 +205,7 @@ def _linked_value(capacities: Capacities, mask: int, constants: ModelConstants) 
     cut = _cut_of(units)
     if not cut:
         return None
-    # On a large node a search rates many sets: each gets a part of the steps, which is still more
+    # A set of a large node is rated for itself: it gets a part of the steps, which is still more
     # than any recorded mesh of eight GPUs takes.
     steps = MAX_PACKING_STEPS // (1 if capacities.n <= MAX_TABLE_GPUS else 200)
     packed = pack_rings(units, cut // 2, max_steps=steps)

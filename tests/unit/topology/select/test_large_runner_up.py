@@ -1,4 +1,4 @@
-"""The next set on machines of more than 16 GPUs: the best other one of those compared."""
+"""The next set on machines of more than 16 GPUs: the best other one of those that are packed."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ from functools import cache
 
 import pytest
 
-import topology.select.large_machine
 from tests.machine_strategies import build_machine_by_hand
 from topology.annotations import Affinity, NicRule, PlacementPolicy, Strength
 from topology.model import PcieLevel, SwitchFabric
 from topology.select import Criterion, LargeMachine, Selected, find_runner_up, select_set
 from topology.select.large_machine import large_machine
 from topology.value import mask_of
-from topology.value.set_value import set_value
 
 
 def _rings():
@@ -113,28 +111,6 @@ def test_the_first_difference_decides(name, free, size, policy, expected, criter
 def test_a_single_set_has_no_runner_up(name, n_free):
     """All free GPUs, or fewer than requested."""
     assert find_runner_up(_machine(name), available=(1 << n_free) - 1, size=4) is None
-
-
-def test_a_large_set_that_is_compared_with_no_other_has_none():
-    """One set is all that the bound of the work leaves."""
-    machine = _machine("rings")
-    assert find_runner_up(machine, available=machine.all_gpus, size=20) is None
-
-
-@pytest.mark.parametrize("size", [3, 6, 12])
-def test_a_runner_up_costs_no_further_search(monkeypatch, size):
-    """Sets that the choice rated are not rated again."""
-    machine = large_machine(_rings())
-    select_set(machine, available=machine.all_gpus, size=size)
-    rated = []
-
-    def noted(capacities, mask):
-        rated.append(mask)
-        return set_value(capacities, mask)
-
-    monkeypatch.setattr(topology.select.large_machine, "set_value", noted)
-    assert find_runner_up(machine, available=machine.all_gpus, size=size) is not None
-    assert rated == []
 
 
 def test_only_the_best_set_has_a_next_one_here():
