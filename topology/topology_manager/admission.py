@@ -203,7 +203,6 @@ def _one_by_one(
             beside=available & admission.free & ~open_to,
             size=request.size,
             policy=policy,
-            n_sets=len(requests),
         )
         if isinstance(found, Unfit) or not room.holds(found.mask):
             why = found.reason.value if isinstance(found, Unfit) else "some of them are claimed"
