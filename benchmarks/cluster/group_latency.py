@@ -5,9 +5,7 @@ every setting that deploy/second-scheduler has. Members have 8 GPUs, so that eac
 nodes have leaf switches of eight nodes.
 
 Measured while nothing else is there, with a single pod of no group for scale; and beside pods that
-wait, each of which kube-scheduler tries again whenever a pod is bound. Beside these a group is
-measured twice: once when kube-scheduler's queues are empty, and again right behind that first one,
-whose bindings have just made every waiting pod be tried.
+wait, each of which kube-scheduler tries again whenever a pod is bound.
 """
 
 from __future__ import annotations
@@ -45,7 +43,6 @@ BESIDE_GOAL_S = 12.0
 """Beside waiting pods, the 95th percentile too."""
 N_QUIET = 3
 """Reads in a row that find kube-scheduler's queues empty before the next repetition."""
-_MEMBERS_OF_A_PARKED_GROUP = 10
 _DEADLINE_S = 120.0
 _QUEUES = frozenset({"active", "backoff"})
 
@@ -87,15 +84,10 @@ async def time_groups(stage: Stage, load: GroupLoad, *, n_rounds: int) -> Result
                 measured = _idle(size)
                 times[measured].append(await timer.time(size))
                 await timer.settle()
-        for title, waiting in _WAITING.items():
-            await timer.park(waiting(load.n_waiting))
-            for _ in range(n_rounds * load.n_beside):
-                for behind in ("", ", right behind another group"):
-                    row = f"{load.sizes[0]} members beside {load.n_waiting} {title}{behind}"
-                    seconds = await timer.time(load.sizes[0])
-                    times[_Measured(row, BESIDE_GOAL_S)].append(seconds)
-                await timer.settle()
-            await stage.clear()
+        await timer.park(_without_a_set(load.n_waiting))
+        row = f"{load.sizes[0]} members beside {load.n_waiting} pods whose set no node has"
+        for _ in range(n_rounds * load.n_beside):
+            times[_Measured(row, BESIDE_GOAL_S)].append(await timer.time(load.sizes[0]))
             await timer.settle()
     return _table(times, (await stage.api.get("/api/v1/nodes"))["items"])
 
@@ -169,25 +161,10 @@ def _wishes(name: str, size: int) -> dict[str, str]:
     return {} if size == 1 else {pod_keys.GROUP: name, pod_keys.GROUP_SIZE: str(size)}
 
 
-def _of_waiting_groups(n_pods: int) -> list[dict[str, Any]]:
-    """Members of groups each of which lacks one."""
-    size = _MEMBERS_OF_A_PARKED_GROUP + 1
-    return [
-        make_pod(f"waiting-{i}", 1, _wishes(f"waiting-{i // _MEMBERS_OF_A_PARKED_GROUP}", size))
-        for i in range(n_pods)
-    ]
-
-
 def _without_a_set(n_pods: int) -> list[dict[str, Any]]:
     """Pods that ask for a bandwidth which no set of any machine has."""
     wishes = {pod_keys.MIN_BANDWIDTH: "9999"}
     return [make_pod(f"waiting-{i}", 2, wishes) for i in range(n_pods)]
-
-
-_WAITING = {
-    "members of groups that wait": _of_waiting_groups,
-    "pods whose set no node has": _without_a_set,
-}
 
 
 async def _label_leaves(stage: Stage) -> None:

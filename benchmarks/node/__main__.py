@@ -7,7 +7,6 @@ a simulated machine of 16 GPUs. Needs root and mount namespaces.
 from __future__ import annotations
 
 import json
-import math
 import sys
 import tempfile
 import time
@@ -17,14 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.errors import MissingData
 from benchmarks.node.calls import time_calls
 from benchmarks.process_usage import cpu_s, resident_mib
 from benchmarks.program import make_parser, run_program
 from benchmarks.report import ResultTable
-from plugin.deviceplugin import DevicePluginMethod, socket_names
+from plugin.deviceplugin import socket_names
 from tests.cluster.control.control_plane import MASTERS, ControlPlane
 from tests.cluster.node.agent_process import start_agent
 from tests.cluster.node.kubelet_node import KubeletNode, NodeTools
@@ -38,8 +36,6 @@ from topology.model import DEFAULT_RESOURCE, decode_topology, names
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from prometheus_client.samples import Sample
-
     from tests.cluster.node.agent_process import AgentProcess
 
 RECORDING = "dgx-2"
@@ -52,9 +48,6 @@ _AUDIT = {
     "omitStages": ["RequestReceived"],
     "rules": [{"level": "Metadata", "users": [AGENT]}],
 }
-_CONTAINERS = 3
-_QUICK_S = 0.01
-"""The goal where no request to the kubelet is needed; a bucket of the plugin's histogram."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +56,12 @@ class Load:
 
     n_pods: int
     n_calls: int
-    n_real: int
     n_restarts: int
     idle_s: float
 
 
-FULL = Load(50, 400, 30, 5, 120.0)
-QUICK = Load(3, 8, 2, 1, 3.0)
+FULL = Load(50, 400, 5, 120.0)
+QUICK = Load(3, 8, 1, 3.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,19 +70,6 @@ class _Calls:
 
     preferred_s: list[float]
     allocate_s: list[float]
-
-
-@dataclass(frozen=True, slots=True)
-class _Lookups:
-    """How the plugin identified the containers of real pods: number and mean milliseconds.
-
-    `n_quick` of the kubelet's `n_calls` GetPreferredAllocation calls took `_QUICK_S` at most.
-    """
-
-    known: tuple[int, float]
-    looked_up: tuple[int, float]
-    n_quick: int
-    n_calls: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,24 +98,10 @@ def _measure(folder: Path, tools: NodeTools, load: Load) -> tuple[ResultTable, .
             pods.until(f"idle-{number}", is_running)
         (socket,) = node.device_plugins.glob(socket_names(DEFAULT_RESOURCE))
         calls = _Calls(*time_calls(socket, _device_ids(plane, node.name), load.n_calls))
-        lookups = _run_real_pods(pods, node.name, agent, load.n_real)
         registered_s = [_restart(node, agent) for _ in range(load.n_restarts)]
         idle = _watch_idle(pid, audit, load.idle_s)
         pods.clear()
-    return _call_table(calls, load), _lookup_table(lookups, load), _cost(registered_s, idle, load)
-
-
-def _run_real_pods(pods: RealPods, node: str, agent: AgentProcess, n_real: int) -> _Lookups:
-    before = _within(agent)
-    for number in range(n_real):
-        name = f"real-{number}"
-        containers = [real_container(f"c{i}", 2) for i in range(_CONTAINERS)]
-        pods.create(real_pod(name, *containers, nodeName=node))
-        pods.until(name, is_running)
-        pods.delete(name)
-    known, looked_up = _lookup_ms(agent, "known"), _lookup_ms(agent, "lookup")
-    n_quick, n_calls = (late - early for late, early in zip(_within(agent), before, strict=True))
-    return _Lookups(known, looked_up, n_quick, n_calls)
+    return _call_table(calls, load), _cost(registered_s, idle, load)
 
 
 def _watch_idle(pid: int, audit: Path, idle_s: float) -> _Idle:
@@ -159,26 +124,6 @@ def _call_table(calls: _Calls, load: Load) -> ResultTable:
         (
             f"{N_GPUS} GPUs ({RECORDING}), {load.n_pods} running pods on the node",
             "made over the plugin's socket, one after another",
-        ),
-        digits=2,
-    )
-
-
-def _lookup_table(lookups: _Lookups, load: Load) -> ResultTable:
-    return ResultTable(
-        "Identifying the container",
-        ("how", "n", "mean ms"),
-        (
-            ("known without a request", *lookups.known),
-            ("by a request to the kubelet", *lookups.looked_up),
-        ),
-        (
-            f"{load.n_real} real pods of {_CONTAINERS} containers with 2 GPUs, beside the others",
-            (
-                f"{lookups.n_quick} of the kubelet's {lookups.n_calls} GetPreferredAllocation "
-                f"calls for them were answered within {1000 * _QUICK_S:g} ms, the request to the "
-                "kubelet included"
-            ),
         ),
         digits=2,
     )
@@ -214,33 +159,6 @@ def _quantiles(seconds: list[float]) -> tuple[int, float, float, float]:
 def _device_ids(plane: ControlPlane, node: str) -> list[str]:
     annotations = plane.client.get(f"/api/v1/nodes/{node}").json()["metadata"]["annotations"]
     return [str(gpu.uuid) for gpu in decode_topology(annotations[names.TOPOLOGY]).gpus]
-
-
-def _samples(agent: AgentProcess, family: str) -> list[Sample]:
-    families = text_string_to_metric_families(agent.get("/metrics").text)
-    return [sample for one in families if one.name == family for sample in one.samples]
-
-
-def _lookup_ms(agent: AgentProcess, how: str) -> tuple[int, float]:
-    """How often, and milliseconds on average, from the plugin's own histogram."""
-    family = "coterie_plugin_identity_lookup_duration_seconds"
-    values = {
-        one.name.removeprefix(f"{family}_"): one.value
-        for one in _samples(agent, family)
-        if one.labels["how"] == how and "le" not in one.labels
-    }
-    n_lookups = int(values.get("count", 0))
-    return n_lookups, 1000 * values.get("sum", 0.0) / max(n_lookups, 1)
-
-
-def _within(agent: AgentProcess) -> tuple[int, int]:
-    """How many GetPreferredAllocation calls were answered within `_QUICK_S`, and of how many."""
-    counts = {
-        float(one.labels["le"]): int(one.value)
-        for one in _samples(agent, "coterie_plugin_call_duration_seconds")
-        if "le" in one.labels and one.labels["verb"] == DevicePluginMethod.PREFERRED.value
-    }
-    return counts.get(_QUICK_S, 0), counts.get(math.inf, 0)
 
 
 def _restart(node: KubeletNode, agent: AgentProcess) -> float:
