@@ -36,12 +36,16 @@ COVERAGE ?=
 ONLY ?=
 ARCHITECTURES ?=
 REGISTRY ?=
+# Of the manifests: where they go, the images' tag, and the version of the API server.
+MANIFESTS ?= dist/manifests
+TAG ?=
+KUBERNETES ?=
 # RELEASE_FLAGS=--untagged makes the files of a development version.
 RELEASE_FLAGS ?=
 
 .PHONY: help setup fmt format-check lint imports types mypy pyright unit coverage docs test test-all \
 	test-nightly mutation test-shared build-cluster test-cluster test-kubelet test-install test-page test-versions cluster demo bench \
-	bench-cluster bench-node images release golden protos lock clean
+	bench-cluster bench-node manifests images release golden protos lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
@@ -146,6 +150,10 @@ bench-cluster: build-cluster ## the benchmarks on a real API server and a real k
 
 bench-node: build-cluster ## the node plugin beside a real kubelet: latency, memory, writes (as root, some minutes)
 	$(BIN)/python -m benchmarks.node
+
+manifests: $(STAMP) ## plain YAML of each way to run Coterie, rendered from the chart by Helm into MANIFESTS (REGISTRY=, TAG=, KUBERNETES=)
+	$(BIN)/python -m deploy.manifests --output $(MANIFESTS) $(if $(REGISTRY),--registry $(REGISTRY)) $(if $(TAG),--tag $(TAG)) \
+		$(if $(KUBERNETES),--kubernetes $(KUBERNETES))
 
 images: $(STAMP) ## the images as OCI archives in dist/images, without Docker (ONLY="extender plugin", ARCHITECTURES=amd64)
 	$(BIN)/python -m deploy.release images $(addprefix --only ,$(ONLY)) $(addprefix --architecture ,$(ARCHITECTURES)) \

@@ -1,7 +1,7 @@
 """How long a group takes: from the creation of its last member until all members are bound.
 
 Both moments are those at which one watch of all pods shows them. Scheduler and extender run with
-every setting that deploy/second-scheduler has. Members have 8 GPUs, so that each takes a node, and
+every setting that mode `second-scheduler` has. Members have 8 GPUs, so that each takes a node, and
 nodes have leaf switches of eight nodes.
 
 Measured while nothing else is there, with a single pod of no group for scale; and beside pods that
@@ -184,7 +184,7 @@ def _table(times: dict[_Measured, list[float]], nodes: Sequence[dict[str, Any]])
     notes = (
         f"{len(nodes)} nodes of 8 GPUs; each member requests all GPUs of one",
         "from the moment that a watch shows the last member until it shows the last binding",
-        "scheduler and extender with every setting of deploy/second-scheduler",
+        "scheduler and extender with every setting of mode second-scheduler",
         "etcd, API server, scheduler, extender and the watcher share the machine's cores",
         "the goals are for p95",
     )

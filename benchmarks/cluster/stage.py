@@ -4,7 +4,7 @@ Configures an arm's scheduler (the one of deploy/, without the extender or with 
 runs its extender. All arms share every setting of the scheduler but the extender;
 `clientConnection` is raised for all, since kube-scheduler's own limit of 50 requests a second would
 bind without an extender at 50 pods a second. Coterie alone can be run as shipped, with every
-setting of scheduler and extender that deploy/second-scheduler has.
+setting of scheduler and extender that mode `second-scheduler` has.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = ["NAMESPACE", "PODS", "Arm", "Running", "Stage", "make_pod"]
 NAMESPACE = "default"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 SCHEDULER = "coterie-scheduler"
-"""Name of the profile that places GPU pods in deploy/second-scheduler."""
+"""Name of the profile that places GPU pods in mode `second-scheduler`."""
 _QPS = 5_000
 _DELETION_DEADLINE_S = 120.0
 
@@ -135,7 +135,7 @@ class Stage:
 
     @asynccontextmanager
     async def play_as_shipped(self) -> AsyncIterator[Scheduler]:
-        """Run Coterie with every setting of deploy/second-scheduler while the block lasts."""
+        """Run Coterie with every setting of mode `second-scheduler` while the block lasts."""
         start = self.plane.start_scheduler
         extender = await asyncio.to_thread(self._start_shipped)
         try:

@@ -1,4 +1,4 @@
-"""What makes the dashboards of `deploy/chart/files` for Grafana, and PodMonitors for Prometheus."""
+"""What makes the dashboards of `deploy/chart/files` for Grafana."""
 
 from deploy.monitoring.dashboards import dashboard_json
 from deploy.monitoring.panels import DASHBOARDS

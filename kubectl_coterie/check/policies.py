@@ -1,6 +1,6 @@
 """Whether Coterie's admission policies are there and enforced, and what becomes of `schedulerName`.
 
-The names are those of deploy/ and the chart, whose release gives the part before the last.
+The names are those of the chart, whose release gives the part before the last.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def check_scheduler_name(seen: Seen) -> Iterator[Finding]:
         missing = seen.bindings.missing or seen.mutating.missing
         yield Finding(NAME_CHECK, Status.NOT_KNOWN, missing)
     else:
-        about = "no policy (deploy/scheduler-name): users write spec.schedulerName themselves"
+        about = "no policy (schedulerName.inject): users write spec.schedulerName themselves"
         yield Finding(NAME_CHECK, Status.OK, about)
 
 

@@ -33,7 +33,7 @@ VERBS = {
 """The extender's routes, each with what becomes of pods without it."""
 _OPTIONAL_VERB = "preempt"
 GROUPS_TIMEOUT_S = 30.0
-"""As in deploy/: binds of a group's members are held until all of them are there."""
+"""As in the chart: binds of a group's members are held until all of them are there."""
 DEFAULT_TIMEOUT_S = 5.0
 """Of httpTimeout (kubernetes v1.36.3, pkg/scheduler/extender.go) and of `http_timeout_s`."""
 DEFAULT_PORT = 8888
@@ -185,7 +185,7 @@ def _timeout(section: Object, seen: Seen) -> Iterator[_Fault]:
     if there_s is not None and there_s < GROUPS_TIMEOUT_S:
         about = (
             f"httpTimeout is {given or f'{DEFAULT_TIMEOUT_S:g}s'}, below the "
-            f"{GROUPS_TIMEOUT_S:g}s of deploy/: groups of pods (coterie.gpu/group-size) may be "
+            f"{GROUPS_TIMEOUT_S:g}s of the chart: groups of pods (coterie.gpu/group-size) may be "
             "given up while their members are bound"
         )
         yield Status.WARNING, about, _RAISE

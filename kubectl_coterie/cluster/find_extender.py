@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["NAMESPACES", "ExtenderPod", "NoExtender", "find_extender_pods"]
 
 NAMESPACES = ("coterie-system", "kube-system")
-"""Where the extender is looked for: the namespace of deploy/ and of the chart's example, and that
+"""Where the extender is looked for: the namespace of the documentation, and that
 of kubeadm's scheduler."""
 PORT_NAME = "read-api"
 _LABELS = ("app.kubernetes.io/part-of=coterie", "component=kube-scheduler")

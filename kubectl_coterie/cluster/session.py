@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["Session"]
 
 READ_PORT = 8890
-"""The setting `read_port` of deploy/ and the chart."""
+"""The setting `read_port` of the chart."""
 _PAGE = re.compile(r"^(https?://[^/]+.*?)/ui(?:/.*)?$")
 """The address of the page, before which is that of the read API."""
 _LIST_SIZE = 500

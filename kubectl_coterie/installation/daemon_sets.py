@@ -65,7 +65,7 @@ def plugin_daemon_sets(content: Object) -> Iterator[PluginDaemonSet]:
 
 
 def _any_of(spec: Object) -> Iterator[tuple[str, str]]:
-    """Labels of the terms of its node affinity, which in deploy/ and the chart have one each."""
+    """Labels of the terms of its node affinity, which in the chart have one each."""
     affinity = object_at(object_at(spec, "affinity"), "nodeAffinity")
     required = object_at(affinity, "requiredDuringSchedulingIgnoredDuringExecution")
     for term in objects_at(required, "nodeSelectorTerms"):

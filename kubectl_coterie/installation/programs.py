@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["READ_PORT", "Kind", "ProgramPod", "programs_of"]
 
 READ_PORT = "read-api"
-"""Name of the extender's port in deploy/ and the chart."""
+"""Name of the extender's port in the chart."""
 _EXTENDER, _PLUGIN = "COTERIE_EXTENDER_", "COTERIE_PLUGIN_"
 _NO_STATUS: Object = {}
 _PART_OF = "app.kubernetes.io/part-of"

@@ -95,4 +95,4 @@ def test_the_plugin_cleans_before_it_is_removed():
     """After `helm uninstall` no pod is left that may remove what is on the nodes."""
     remove = PAGE.partition("\n## Remove\n")[2].partition("\n## ")[0]
     assert 0 < remove.find("plugin.clean=true") < remove.find("\nhelm uninstall ")
-    assert 0 < remove.find("`deploy/plugin-clean`") < remove.find("kubectl delete -k")
+    assert 0 < remove.find("patch daemonset") < remove.find("kubectl delete --ignore-not-found -f")

@@ -2,7 +2,7 @@
 
 What it answers: for each key its values, its default, how its text is read and what it means. The
 error messages and the command line's choices use this table; `make golden` writes the admission
-policy's lists (deploy/base/user-keys.yaml) and the reference (docs/configuration.md, "Pod
+policy's lists (user-keys.yaml of the chart) and the reference (docs/configuration.md, "Pod
 annotations") from it. A value outside a key's set is an error that the user sees, never a silent
 default. It never looks at a node.
 """

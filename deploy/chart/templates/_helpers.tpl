@@ -36,9 +36,23 @@ app.kubernetes.io/name: {{ .name }}
 app.kubernetes.io/part-of: coterie
 {{- end }}
 
-{{/* Whether there is a scheduler: "true" or nothing. */}}
+{{/* Whether pods are placed: "true" or nothing. */}}
 {{- define "coterie.schedules" -}}
 {{- if ne .Values.mode "audit" }}true{{ end -}}
+{{- end }}
+
+{{/* Whether scheduler and extender are pods of the release: "true" or nothing. */}}
+{{- define "coterie.hasScheduler" -}}
+{{- if has .Values.mode (list "second-scheduler" "service") }}true{{ end -}}
+{{- end }}
+
+{{/* Who the extender is to the API server. A static pod has no service account: there it is a user. */}}
+{{- define "coterie.extenderUser" -}}
+{{- if eq .Values.mode "kubeadm" -}}
+{{ include "coterie.extender" . }}
+{{- else -}}
+system:serviceaccount:{{ .Release.Namespace }}:{{ include "coterie.extender" . }}
+{{- end -}}
 {{- end }}
 
 {{/* Whether the extender's setting `group_kinds` names the `kind` of a group: "true" or nothing. */}}
@@ -106,6 +120,11 @@ NVIDIA's plugin is off already, a node offers no GPU until its reporter is repla
 {{- include "coterie.extender" . -}}.{{ .Release.Namespace }}.svc
 {{- end }}
 
+{{/* Where the extender's pods are, and so the Role of those who may read: on kubeadm with all others. */}}
+{{- define "coterie.readerNamespace" -}}
+{{- eq .Values.mode "kubeadm" | ternary "kube-system" .Release.Namespace -}}
+{{- end }}
+
 {{/* A list of CEL: ['a', 'b']. */}}
 {{- define "coterie.celList" -}}
 ['{{ join "', '" . }}']
@@ -149,20 +168,6 @@ imagePullSecrets:
 {{- end -}}
 {{- end }}
 
-{{/*
-Replicas of the Deployment `name`: the value, else what the cluster has now, else 2. Written as it
-is there, the field stays with whoever has scaled it, and an upgrade neither undoes that nor ends in
-a conflict.
-*/}}
-{{- define "coterie.replicas" -}}
-{{- if kindIs "invalid" .replicas -}}
-{{- $live := lookup "apps/v1" "Deployment" .root.Release.Namespace .name -}}
-{{- if $live }}{{ $live.spec.replicas }}{{ else }}2{{ end -}}
-{{- else -}}
-{{ .replicas }}
-{{- end -}}
-{{- end }}
-
 {{/* A setting's value as an environment variable has it: whole numbers without an exponent. */}}
 {{- define "coterie.settingText" -}}
 {{- if and (kindIs "float64" .) (eq (floor .) .) }}{{ int64 . }}{{ else }}{{ . }}{{ end -}}
@@ -175,17 +180,6 @@ a conflict.
 - name: {{ $prefix }}{{ upper $name }}
   value: {{ include "coterie.settingText" $value | quote }}
 {{- end }}
-{{- end }}
-
-{{/* Which pods of a workload may share a host: none, if it can be had. */}}
-{{- define "coterie.spread" -}}
-topologySpreadConstraints:
-  - maxSkew: 1
-    topologyKey: kubernetes.io/hostname
-    whenUnsatisfiable: ScheduleAnyway
-    labelSelector:
-      matchLabels:
-        app.kubernetes.io/name: {{ .name }}
 {{- end }}
 
 {{/* What Pod Security at `restricted` wants of a pod, and the user; OpenShift has its own range. */}}

@@ -20,7 +20,7 @@ value, what is wrong with it, what to do. All are said at once.
 {{- if and (not .Values.image.tag) (eq .Chart.AppVersion "0.0.0") }}
 {{- $unnamed := list -}}
 {{- if and .Values.plugin.enabled (not .Values.plugin.image.digest) }}{{ $unnamed = append $unnamed "plugin" }}{{ end -}}
-{{- if and (include "coterie.schedules" .) (not .Values.extender.image.digest) }}{{ $unnamed = append $unnamed "extender" }}{{ end -}}
+{{- if and (include "coterie.hasScheduler" .) (not .Values.extender.image.digest) }}{{ $unnamed = append $unnamed "extender" }}{{ end -}}
 {{- if $unnamed }}
 - "image.tag is not set: this chart is of a checkout, which has no version. Set image.tag to the tag that you pushed the images under, or {{ join ".image.digest and " $unnamed }}.image.digest"
 {{- end }}
@@ -30,9 +30,6 @@ value, what is wrong with it, what to do. All are said at once.
 {{- define "coterie.modeFaults" -}}
 {{- if include "coterie.schedules" . }}
 {{- if eq .Values.mode "second-scheduler" }}
-{{- if not (kindIs "invalid" .Values.extender.replicas) }}
-- "extender.replicas is set in mode second-scheduler, where the extender is in the scheduler's pods: set scheduler.replicas"
-{{- end }}
 {{- if or .Values.extender.tlsSecret .Values.scheduler.tlsSecret }}
 - "extender.tlsSecret or scheduler.tlsSecret is set in mode second-scheduler, where the extender is called on the pod's own loopback without TLS: leave them out, or set mode to service"
 {{- end }}
@@ -59,6 +56,14 @@ value, what is wrong with it, what to do. All are said at once.
 {{- end }}
 {{- if and (eq .Values.mode "service") (not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" (include "coterie.extender" .))) }}
 - {{ printf "%s cannot be the name of the extender's Service: in mode service the release's name begins with a letter and has lower-case letters, digits and hyphens alone. Set fullnameOverride, for example to coterie" (include "coterie.extender" . | quote) | quote }}
+{{- end }}
+{{- if eq .Values.mode "kubeadm" }}
+{{- if .Values.extender.readApi.service }}
+- "extender.readApi.service is true in mode kubeadm, whose extenders are static pods: reach them by a port-forward, and leave it out"
+{{- end }}
+{{- if .Values.extender.settings }}
+- "extender.settings is set in mode kubeadm, whose extenders are static pods: set the variables in their patch (deploy/kubeadm/patches), and leave it out"
+{{- end }}
 {{- end }}
 {{- $own := include "coterie.extenderEnv" . | fromYamlArray -}}
 {{- include "coterie.settingFaults" (dict "value" "extender.settings" "prefix" "COTERIE_EXTENDER_" "settings" .Values.extender.settings "own" $own) }}
@@ -88,7 +93,7 @@ value, what is wrong with it, what to do. All are said at once.
 {{- if include "coterie.schedules" . }}
 {{- $cluster := semver (include "coterie.kubeVersion" .) -}}
 {{- $tag := .Values.scheduler.image.tag -}}
-{{- if $tag }}
+{{- if and $tag (include "coterie.hasScheduler" .) }}
 {{- if not (regexMatch "^v[0-9]+[.][0-9]+[.][0-9]+" $tag) }}
 - {{ printf "scheduler.image.tag is %q, which says no version of Kubernetes: expected one such as %s, or scheduler.image.digest" $tag (include "coterie.kubeVersion" .) | quote }}
 {{- else }}

@@ -1,20 +1,25 @@
-"""The manifests of deploy/ as the tests run them: nothing is copied, only addresses differ.
+"""The manifests of the chart as the tests run them: nothing is copied, only addresses differ.
 
-Returns the kube-scheduler configuration of a mode, the objects of a kustomization, and the user as
-which the extender acts once they are applied.
+Renders them by Helm; returns the objects of a way, those of one template, the kube-scheduler
+configuration of a mode, and the user as which the extender acts once they are applied.
 """
 
 from __future__ import annotations
 
 import enum
+import functools
 import json
-import subprocess
+import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
+
+from deploy.manifests import NAMESPACE, render
+from tests.cluster.programs.build import helm
+from tests.cluster.programs.versions import chosen_helm, chosen_minor, kubernetes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,44 +30,70 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEPLOY",
-    "EXTENDER_FILES",
     "NAMESPACE",
     "ClientFiles",
     "Mode",
+    "apply_manifest",
     "await_so",
     "documents",
+    "extender_pod",
     "extender_settings",
     "extender_user",
     "install",
-    "pod_spec",
-    "render",
+    "kubeadm_pod",
+    "objects",
+    "rendered",
     "scheduler_config",
-    "scheduler_name_folder",
     "send_gpu_pods",
+    "shipped_config",
+    "workload",
 ]
 
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
-NAMESPACE = "coterie-system"
 
 
 class Mode(enum.Enum):
-    """A way of running the extender; the value is its folder of deploy/."""
+    """A way of running the extender; the value is the chart's `mode`."""
 
     KUBEADM = "kubeadm"
     SECOND_SCHEDULER = "second-scheduler"
     SERVICE = "service"
 
 
-EXTENDER_FILES = {
-    Mode.KUBEADM: "kubeadm/patches/kube-scheduler1+strategic.yaml",
-    Mode.SECOND_SCHEDULER: "second-scheduler/extender.yaml",
-    Mode.SERVICE: "service/extender.yaml",
-}
-"""Where each mode's manifest says how the extender runs."""
 _PREFIX = "COTERIE_EXTENDER_"
 _DRY_RUN = {"dryRun": "All"}
+_SOURCE = re.compile(r"^# Source: coterie/templates/(.*)$", re.MULTILINE)
+_WORKLOADS = {"Deployment", "DaemonSet"}
 _SOON_S = 60.0
 _POLL_S = 0.05
+
+
+@functools.cache
+def rendered(name: str, *values: str) -> str:
+    """The manifest of a way or a part (`deploy.manifests`), for the chosen Kubernetes.
+
+    `values` are those of the chart, as `plugin.enabled=false`.
+    """
+    given = (word for one in values for word in ("--set", one))
+    version = kubernetes(chosen_minor()).version
+    images = ("--set-string", "image.registry=registry.example,image.tag=1.0")
+    return render(helm(chosen_helm()), name, *images, *given, kubernetes=version)
+
+
+def objects(name: str, *values: str) -> list[dict[str, Any]]:
+    """The objects of a manifest."""
+    return [one for one in yaml.safe_load_all(rendered(name, *values)) if one is not None]
+
+
+def documents(template: str, name: str = "second-scheduler", *values: str) -> list[dict[str, Any]]:
+    """The objects that one template of the chart makes, as `rights/own-keys`."""
+    parts = re.split(r"^---$", rendered(name, *values), flags=re.MULTILINE)
+    found = [
+        yaml.safe_load(part)
+        for part in parts
+        if any(one == f"{template}.yaml" for one in _SOURCE.findall(part))
+    ]
+    return [one for one in found if one is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +119,7 @@ def scheduler_config(
     is above the file. `client_files` belong to an https URL; with http there is no TLS, for tests
     of anything else.
     """
-    text = (DEPLOY / mode.value / "scheduler-config.yaml").read_text(encoding="utf-8")
-    config: dict[str, Any] = yaml.safe_load(text)
+    config: dict[str, Any] = yaml.safe_load(shipped_config(mode))
     connection = config["clientConnection"]
     connection.pop("kubeconfig", None)
     if kubeconfig is not None:
@@ -107,21 +137,31 @@ def scheduler_config(
     return json.dumps(config, indent=2)
 
 
-def documents(path: str) -> list[dict[str, Any]]:
-    """The documents of one file of deploy/."""
-    return list(yaml.safe_load_all((DEPLOY / path).read_text(encoding="utf-8")))
+def workload(template: str, name: str = "second-scheduler", *values: str) -> dict[str, Any]:
+    """The Deployment or DaemonSet of a template."""
+    (found,) = (one for one in documents(template, name, *values) if one["kind"] in _WORKLOADS)
+    return found
 
 
-def pod_spec(path: str) -> dict[str, Any]:
-    """The pod's spec in a file that begins with a workload, or with a patch of one or of a pod."""
-    spec: dict[str, Any] = documents(path)[0]["spec"]
-    return spec.get("template", {"spec": spec})["spec"]  # type: ignore[no-any-return]  # YAML
+def kubeadm_pod(file: str = "patches/kube-scheduler1+strategic") -> dict[str, Any]:
+    """The pod's spec in a patch of deploy/kubeadm."""
+    text = (DEPLOY / "kubeadm" / f"{file}.yaml").read_text(encoding="utf-8")
+    spec: dict[str, Any] = yaml.safe_load(text)["spec"]
+    return spec
+
+
+def extender_pod(mode: Mode) -> dict[str, Any]:
+    """The spec of the pods that the extender runs in; of kubeadm's, what is patched into it."""
+    if mode is Mode.KUBEADM:
+        return kubeadm_pod()
+    template = {Mode.SERVICE: "extender/service"}.get(mode, "scheduler/deployment")
+    spec: dict[str, Any] = workload(template, mode.value)["spec"]["template"]["spec"]
+    return spec
 
 
 def extender_settings(mode: Mode) -> dict[str, str]:
-    """The extender's settings in the mode's manifest, by name; `$(POD_IP)` is not filled in."""
-    spec = pod_spec(EXTENDER_FILES[mode])
-    (container,) = (one for one in spec["containers"] if "extender" in one["name"])
+    """The extender's settings in the mode's manifest, by name."""
+    (container,) = (one for one in extender_pod(mode)["containers"] if "extender" in one["name"])
     return {
         entry["name"].removeprefix(_PREFIX).lower(): entry["value"]
         for entry in container["env"]
@@ -129,21 +169,26 @@ def extender_settings(mode: Mode) -> dict[str, str]:
     }
 
 
-def render(kubectl: Path, folder: Path) -> list[dict[str, Any]]:
-    """The objects of a kustomization, as `kubectl apply -k` would send them."""
-    done = subprocess.run(
-        [kubectl, "kustomize", folder], capture_output=True, text=True, check=False, timeout=60
-    )
-    assert done.returncode == 0, done.stderr
-    return list(yaml.safe_load_all(done.stdout))
+def shipped_config(mode: Mode) -> str:
+    """The KubeSchedulerConfiguration of the mode, as it is installed."""
+    if mode is Mode.KUBEADM:
+        return (DEPLOY / "kubeadm" / "scheduler-config.yaml").read_text(encoding="utf-8")
+    (config_map,) = documents("scheduler/config", mode.value)
+    text: str = config_map["data"]["scheduler-config.yaml"]
+    return text
+
+
+def apply_manifest(plane: ControlPlane, name: str, *values: str) -> None:
+    """Apply a manifest by kubectl."""
+    plane.kubectl("apply", "-f", "-", stdin=rendered(name, *values))
 
 
 def install(plane: ControlPlane, mode: Mode) -> Path:
-    """Apply the mode's manifests; the kubeconfig of who the extender is there.
+    """Apply the mode's manifest without the node plugin; the kubeconfig of who the extender is.
 
     Returns when the API server enforces the policies, which it does a moment after it took them.
     """
-    plane.kubectl("apply", "-k", str(DEPLOY / mode.value))
+    apply_manifest(plane, mode.value, "plugin.enabled=false")
     await_so(
         lambda: _dry_run(plane, {"coterie.gpu/affinity": "no-such"}).status_code == 422, "user keys"
     )
@@ -164,14 +209,9 @@ def extender_user(mode: Mode) -> str:
     return f"system:serviceaccount:{NAMESPACE}:coterie-extender"
 
 
-def scheduler_name_folder(minor: str) -> str:
-    """Which folder of deploy/ has the policy for schedulerName as that Kubernetes serves it."""
-    return "scheduler-name-v1beta1" if minor == "1.35" else "scheduler-name"
-
-
 def send_gpu_pods(plane: ControlPlane) -> None:
     """Switch on the policy that gives GPU pods their schedulerName, and wait for it."""
-    plane.kubectl("apply", "-k", str(DEPLOY / scheduler_name_folder(plane.binaries.minor)))
+    apply_manifest(plane, "scheduler-name")
     await_so(
         lambda: _dry_run(plane, {}).json()["spec"]["schedulerName"] == "coterie-scheduler",
         "schedulerName",

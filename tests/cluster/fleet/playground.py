@@ -1,7 +1,7 @@
 """A cluster for people: nodes made from recordings, scheduler and extender, until it is left.
 
 Starts it and says how to use it. It is put together from the same parts as the tests, with the
-manifests of deploy/ and the rights that they give; pods run on stand-ins for kubelets.
+manifests of the chart and the rights that they give; pods run on stand-ins for kubelets.
 """
 
 from __future__ import annotations

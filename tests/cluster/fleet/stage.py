@@ -16,7 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from extender.embedded import lay_out
 from tests.cluster.control.api import open_api, patiently
-from tests.cluster.control.manifests import DEPLOY, Mode, extender_settings, scheduler_config
+from tests.cluster.control.manifests import (
+    Mode,
+    apply_manifest,
+    extender_settings,
+    scheduler_config,
+)
 from tests.cluster.control.processes import free_port
 from tests.cluster.fleet.checker import Checker, FaultKind, Follower, current_revision
 from tests.cluster.fleet.judge import Judge
@@ -172,8 +177,8 @@ def _key(name: str) -> str:
 
 
 def prepare(control_plane: ControlPlane) -> None:
-    """Apply what deploy/kubeadm adds to the API server: RBAC and admission policies."""
-    control_plane.kubectl("apply", "--kustomize", str(DEPLOY / Mode.KUBEADM.value))
+    """Apply what mode `kubeadm` adds to the API server: RBAC and admission policies."""
+    apply_manifest(control_plane, Mode.KUBEADM.value, "plugin.enabled=false")
 
 
 def start_cast(

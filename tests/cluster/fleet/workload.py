@@ -36,7 +36,7 @@ __all__ = [
 
 RESOURCE = "nvidia.com/gpu"
 SCHEDULER = "coterie-scheduler"
-"""The profile of deploy/ for GPU pods."""
+"""The profile for GPU pods."""
 PODS = "/api/v1/namespaces/default/pods"
 _SIZES = {1: 40, 2: 25, 4: 20, 8: 15}
 _AFFINITIES = {None: 40, "nvlink": 25, "pcie-switch": 8, "numa": 15, "none": 12}

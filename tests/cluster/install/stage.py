@@ -5,8 +5,7 @@ and nodes with kubelets, in a network of its own (`own_network`). Images are tho
 has, imported into each node:
 
     with InstallStage(tools, images, folder, nodes=2) as stage:
-        folder = stage.kustomization("second-scheduler", "plugin-simulated")
-        stage.kubectl("apply", "-k", str(folder))
+        stage.apply("second-scheduler")
         stage.rolled_out("daemonset/coterie-plugin", "coterie-node")
         stage.pods.create(gpu_pod("job", 4))
         assert stage.process("job").devices == tuple(stage.plan("job"))
@@ -18,18 +17,17 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import time
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import httpx
-import yaml
 
+from deploy.manifests import render
 from tests.cluster.control.chart import Helm
 from tests.cluster.control.control_plane import ControlPlane
-from tests.cluster.control.manifests import DEPLOY, await_so
+from tests.cluster.control.manifests import await_so
 from tests.cluster.control.scheduler import plain_config
 from tests.cluster.fleet.nodes import node_path
 from tests.cluster.fleet.workload import RESOURCE
@@ -142,7 +140,6 @@ class InstallStage:
         self._n_nodes = nodes
         self._has_names = name_server
         self._stack = contextlib.ExitStack()
-        self._n_kustomizations = 0
         self.network = OwnNetwork()
         self.traces: Traces
         """Where it is to be seen on the machine."""
@@ -194,40 +191,35 @@ class InstallStage:
         answer.raise_for_status()
         return dict(answer.json())
 
-    def kustomization(self, *folders: str, tag: str | None = None, **fields: object) -> Path:
-        """Write a reader's own kustomization of these folders of deploy/, with the stage's images.
+    def image_values(self) -> dict[str, str]:
+        """The chart's values by which it takes the stage's images."""
+        registry, _, rest = self.images.extender.partition("/")
+        scheduler = self.images.kube_scheduler
+        return {
+            "image.registry": registry,
+            "image.tag": rest.rpartition(":")[2],
+            "scheduler.image.registry": scheduler.partition("/")[0],
+            "scheduler.image.tag": scheduler.rpartition(":")[2],
+        }
 
-        Components among them come last. `tag` is another one for both of Coterie's images;
-        `fields` are further ones of the kustomization. Returns its folder, for `kubectl -k`.
+    def manifest(self, name: str, **values: str) -> str:
+        """The manifest of a way with the stage's images, and GPUs simulated where it is labelled.
+
+        `values` are further ones of the chart, with `__` in the place of dots.
         """
-        own = self.folder / f"kustomization-{self._n_kustomizations}"
-        self._n_kustomizations += 1
-        own.mkdir()
-        kinds: dict[str, list[str]] = {"Kustomization": [], "Component": []}
-        for name in folders:
-            text = (DEPLOY / name / "kustomization.yaml").read_text(encoding="utf-8")
-            path = os.path.relpath(DEPLOY / name, own)
-            kinds[yaml.safe_load(text)["kind"]].append(path)
-        places = {
-            "set-your-registry.invalid/coterie/extender": self.images.extender,
-            "set-your-registry.invalid/coterie/plugin": self.images.plugin,
-            "registry.k8s.io/kube-scheduler": self.images.kube_scheduler,
-        }
-        images = []
-        for name, image in places.items():
-            new_name, _, own_tag = image.partition(":")
-            new_tag = tag if tag and "coterie/" in name else own_tag
-            images.append({"name": name, "newName": new_name, "newTag": new_tag})
-        content = {
-            "apiVersion": "kustomize.config.k8s.io/v1beta1",
-            "kind": "Kustomization",
-            "resources": kinds["Kustomization"],
-            "components": kinds["Component"],
-            "images": images,
-            **fields,
-        }
-        (own / "kustomization.yaml").write_text(json.dumps(content, indent=2), encoding="utf-8")
-        return own
+        simulated = {"plugin.profile": "simulated", "plugin.mode": "device-plugin"}
+        given = {path.replace("__", "."): value for path, value in values.items()}
+        arguments = [
+            word
+            for path, value in (self.image_values() | simulated | given).items()
+            for word in (("--set-string" if path.endswith("tag") else "--set"), f"{path}={value}")
+        ]
+        version = self._tools.binaries.version
+        return render(built_helm(chosen_helm()), name, *arguments, kubernetes=version)
+
+    def apply(self, name: str, **values: str) -> None:
+        """Apply such a manifest by kubectl."""
+        self.kubectl("apply", "-f", "-", stdin=self.manifest(name, **values))
 
     def tag_images(self, tag: str) -> None:
         """Give Coterie's images this tag, too, on all nodes: the next version of an upgrade."""

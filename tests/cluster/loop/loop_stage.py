@@ -1,8 +1,8 @@
 """A stage on which the loop is closed: real kubelets as nodes, extender, scheduler, agents, Jobs.
 
 Starts all programs of a scenario as on a real cluster, runs Jobs and judges what each container
-got. Extender and agents have the accounts and the rights of deploy/, and no others; simulated nodes
-may stand beside the real ones.
+got. Extender and agents have the chart's accounts and rights, and no others; simulated nodes may
+stand beside the real ones.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Who the agents of a test are: deploy/plugin's account, with a token of a pod on the node.
+"""Who the agents of a test are: the chart's account, with a token of a pod on the node.
 
 Makes a kubeconfig with such a token and nothing else. Rights, policies, the names of account and
-namespace are what deploy/ says. It takes the kubelet's place only where a kubelet would request the
+namespace are the chart's. It takes the kubelet's place only where a kubelet would request the
 pod's token: the token lives longer than the tests, so that it never needs renewal.
 """
 
@@ -14,7 +14,7 @@ import httpx
 
 from tests.cluster.control.control_plane import CommandFailed
 from tests.cluster.control.credentials import kubeconfig
-from tests.cluster.control.manifests import DEPLOY, await_so, documents, pod_spec
+from tests.cluster.control.manifests import apply_manifest, await_so
 from tests.cluster.node.real_pods import real_container, real_pod_spec
 from topology.model import names
 
@@ -25,22 +25,20 @@ if TYPE_CHECKING:
 
 __all__ = ["agent_kubeconfig", "deploy_agent"]
 
-_DAEMONSET = "plugin/daemonset.yaml"
-_NAMESPACE: str = documents(_DAEMONSET)[0]["metadata"]["namespace"]
-_ACCOUNT: str = pod_spec(_DAEMONSET)["serviceAccountName"]
+_NAMESPACE, _ACCOUNT = "coterie-node", "coterie-plugin"
 _TOKEN_LIFE_S = 24 * 3600
 _REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
 def deploy_agent(plane: ControlPlane) -> None:
-    """Apply deploy/plugin, and wait until rights and policies are in force.
+    """Apply the node plugin, and wait until rights and policies are in force.
 
     From then on only a node's own agent can write its annotations, not even the admin. No agent
     starts by this: test clusters have no DaemonSet controller.
     """
-    plane.kubectl("apply", "-k", str(DEPLOY / "plugin"))
-    await_so(partial(_is_guarded, plane), "policies of deploy/plugin")
-    await_so(partial(_has_rights, plane), "rights of deploy/plugin")
+    apply_manifest(plane, "audit")
+    await_so(partial(_is_guarded, plane), "policies of the node plugin")
+    await_so(partial(_has_rights, plane), "rights of the node plugin")
 
 
 def agent_kubeconfig(plane: ControlPlane, node: str) -> Path:

@@ -272,7 +272,7 @@ def _run_pods(cluster: AuditedCluster) -> None:
 
 
 def _add_reporters(cluster: AuditedCluster) -> None:
-    """As the DaemonSet of deploy/plugin-reporter would, with its account."""
+    """As the DaemonSet of a reporter would, with its account."""
     deploy_agent(cluster.plane)
     for name, recording in MACHINES.items():
         user = agent_kubeconfig(cluster.plane, name)

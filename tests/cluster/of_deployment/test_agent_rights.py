@@ -1,6 +1,6 @@
 """What the node agent may do, and what no other user may: real tokens on a real API server.
 
-Everything runs twice: with the rights of deploy/plugin, and with an agent that was made
+Everything runs twice: with the rights of the node plugin, and with an agent that was made
 cluster-admin, where the admission policies alone stand between a node and all others.
 """
 
@@ -23,7 +23,7 @@ from plugin.publish import NodeWritten, Publisher
 from plugin.publish.node_annotator import WriteTiming
 from tests.cluster.control.control_plane import MASTERS, ControlPlane
 from tests.cluster.control.credentials import kubeconfig
-from tests.cluster.control.manifests import DEPLOY, await_so, render
+from tests.cluster.control.manifests import apply_manifest, await_so, documents, rendered
 from topology.annotations import DevicesReport, TopologyManagerPolicy, decode_devices
 from topology.model import names
 
@@ -184,8 +184,7 @@ def is_guarded(plane: ControlPlane) -> bool:
 def cluster(request, binaries, tmp_path_factory):
     """The manifests, applied with kubectl; once more with an agent that RBAC lets do all."""
     with ControlPlane(binaries, tmp_path_factory.mktemp("agent")) as plane:
-        for folder in ("base", "plugin"):
-            plane.kubectl("apply", "-k", str(DEPLOY / folder))
+        apply_manifest(plane, "second-scheduler")
         if request.param:
             account = f"--serviceaccount={NAMESPACE}:{ACCOUNT}"
             plane.kubectl(
@@ -460,7 +459,7 @@ def test_the_keys_are_safe_without_the_other_policy(cluster, agent):
         assert cluster.stored(OWN) == before
         assert is_let(cluster, agent, OWN)
     finally:
-        cluster.plane.kubectl("apply", "-k", str(DEPLOY / "plugin"))
+        apply_manifest(cluster.plane, "second-scheduler")
         await_so(lambda: not may_label(), "policy switched on again")
 
 
@@ -730,46 +729,35 @@ def test_policies_type_check(cluster):
         manager.stop()
 
 
-@pytest.mark.parametrize("folder", ["plugin", "plugin-simulated", "plugin-reporter"])
-def test_each_way_of_running_it_is_taken(cluster, folder):
-    """Overlays are whole: the API server takes them, and the pods that come of them."""
-    output = cluster.plane.kubectl("apply", "--dry-run=server", "-k", str(DEPLOY / folder))
+@pytest.mark.parametrize(
+    "variant",
+    [
+        ("device-plugin",),
+        ("simulated",),
+        ("gpu-operator",),
+        ("gpu-operator", "plugin.driverRoot=/"),
+        ("device-plugin", "plugin.mode=reporter"),
+        ("device-plugin", "plugin.clean=true"),
+        ("device-plugin", "plugin.deviceListStrategy=cdi-cri"),
+        ("device-plugin", "plugin.deviceListStrategy=volume-mounts"),
+    ],
+    ids=" ".join,
+)
+def test_each_way_of_running_it_is_taken(cluster, variant):
+    """The API server takes the DaemonSet and the pods that come of it; each volume is mounted."""
+    text = rendered(*variant)
+    output = cluster.plane.kubectl("apply", "--dry-run=server", "-f", "-", stdin=text)
     assert "daemonset.apps/coterie-plugin" in output
-    objects = render(cluster.plane.binaries.kubectl, DEPLOY / folder)
-    (daemonset,) = (one for one in objects if one["kind"] == "DaemonSet")
+    (daemonset,) = documents("plugin/daemonset", *variant)
     template = daemonset["spec"]["template"]
     template["metadata"]["name"] = "trial"
+    spec = template["spec"]
+    # An admission plugin wants the class to be there.
+    spec.pop("runtimeClassName", None)
     answer = cluster.plane.client.post(
         f"/api/v1/namespaces/{NAMESPACE}/pods", json=template, params=DRY_RUN
     )
     assert answer.status_code == 201, answer.text
-
-
-@pytest.mark.parametrize(
-    ("component", "mounted"),
-    [
-        ("plugin-cdi", "/var/run/cdi"),
-        ("plugin-clean", "/host/sys"),
-        ("plugin-gpu-operator", "/usr/local/nvidia"),
-        ("plugin-gpu-operator-client", "/host/sys"),
-        ("plugin-gpu-operator-host-driver", "/driver-root/usr"),
-        ("plugin-labelled-nodes", "/host/sys"),
-        ("plugin-volume-mounts", "/var/run/nvidia-container-devices/all"),
-    ],
-)
-def test_components_are_taken(cluster, tmp_path, component, mounted):
-    """What a reader adds to a kustomization of his own."""
-    (tmp_path / "deploy").symlink_to(DEPLOY)
-    (tmp_path / "kustomization.yaml").write_text(
-        f"resources: [deploy/plugin]\ncomponents: [deploy/{component}]\n", encoding="utf-8"
-    )
-    output = cluster.plane.kubectl(
-        *("apply", "--dry-run=server", "-k", str(tmp_path), "-o", "json")
-    )
-    (daemonset,) = (one for one in json.loads(output)["items"] if one["kind"] == "DaemonSet")
-    spec = daemonset["spec"]["template"]["spec"]
-    assert [one["name"] for one in spec["containers"]] == ["plugin"]
-    assert mounted in {one["mountPath"] for one in spec["containers"][0]["volumeMounts"]}
     containers = (*spec.get("initContainers", ()), *spec["containers"])
     used = {mount["name"] for one in containers for mount in one["volumeMounts"]}
     assert used == {one["name"] for one in spec["volumes"]}

@@ -41,6 +41,7 @@ EVERYTHING = {
     "image": {"pullSecrets": ["own"]},
 }
 """Values that no way has, together."""
+SERIAL = itertools.count()
 
 
 @pytest.fixture(scope="module")
@@ -57,14 +58,6 @@ def kubernetes(control_plane):
     return control_plane.binaries.version
 
 
-def own_arguments(control_plane, name):
-    """The values of a way, with kube-scheduler of this cluster's version."""
-    chosen = ["-f", str(CHART / "ci" / f"{name}.yaml")]
-    if not name.startswith("audit"):
-        chosen += ["--set", f"scheduler.image.tag={control_plane.binaries.version}"]
-    return chosen
-
-
 @pytest.mark.parametrize("name", [*(one for one in WAYS if one not in FOREIGN), "everything"])
 def test_the_api_server_takes_each_object(cluster, control_plane, tmp_path, kubernetes, name):
     """Strictly: an unknown field or an impossible value is refused."""
@@ -73,7 +66,7 @@ def test_the_api_server_takes_each_object(cluster, control_plane, tmp_path, kube
         file.write_text(json.dumps(EVERYTHING), encoding="utf-8")
         arguments = [*IMAGE, "-f", str(file)]
     else:
-        arguments = own_arguments(control_plane, name)
+        arguments = ["-f", str(CHART / "ci" / f"{name}.yaml")]
     served = "admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy"
     text = cluster.run(
         *("template", "coterie", str(CHART), "--namespace", "default"),
@@ -83,15 +76,14 @@ def test_the_api_server_takes_each_object(cluster, control_plane, tmp_path, kube
     said = control_plane.kubectl(
         "apply", "--dry-run=server", "--validate=strict", "-f", "-", stdin=text
     )
-    is_audit = name.startswith("audit")
-    assert ("pod/coterie-test-plan created" in said) != is_audit
+    assert ("pod/coterie-test-plan created" in said) == (name not in {"audit", "kubeadm"})
 
 
 def notes_of(cluster, values):
     """What Helm prints after an installation with these values, of which nothing is done."""
     said = cluster.run(
         *("install", "gpus", str(CHART), "--namespace", "team-a", "--dry-run=server"),
-        *(*IMAGE, "--set", values),
+        *(*IMAGE, "--set", f"node.namespace=team-a-node,{values}"),
     )
     _, mark, notes = said.partition("\nNOTES:\n")
     assert mark
@@ -101,13 +93,16 @@ def notes_of(cluster, values):
     return notes
 
 
-@pytest.mark.parametrize("mode", ["audit", "second-scheduler", "service"])
+@pytest.mark.parametrize("mode", ["audit", "second-scheduler", "service", "kubeadm"])
 def test_a_dry_run_on_the_server_says_the_next_commands(cluster, mode):
     """With the cluster's version, and objects of others looked up."""
     notes = notes_of(cluster, f"mode={mode}")
     if mode == "audit":
         assert "It has no effect on scheduling." in notes
         assert "--set mode=second-scheduler\n" in notes
+    elif mode == "kubeadm":
+        assert "lets user gpus-coterie-extender place GPU pods" in notes
+        assert "label namespace" not in notes
     else:
         assert "GPU pods with schedulerName gpus-coterie-scheduler are placed" in notes
         assert f"kubectl label namespace team-a {RESTRICTED}" in notes
@@ -116,8 +111,8 @@ def test_a_dry_run_on_the_server_says_the_next_commands(cluster, mode):
             mode == "service"
         )
     rollouts = set(re.findall(r"kubectl --namespace (\S+) rollout status (\S+)", notes))
-    expected = {("coterie-node", "daemonset/gpus-coterie-plugin")}
-    if mode != "audit":
+    expected = {("team-a-node", "daemonset/gpus-coterie-plugin")}
+    if mode in {"second-scheduler", "service"}:
         expected.add(("team-a", "deployment/gpus-coterie-scheduler"))
     if mode == "service":
         expected.add(("team-a", "deployment/gpus-coterie-extender"))
@@ -146,7 +141,7 @@ def test_notes_say_how_to_see_that_the_operators_nodes_are_chosen(cluster, mode)
     profile = f"mode={mode},plugin.profile=gpu-operator"
     older = "nvidia.com/gpu.deploy.gpu-feature-discovery"
     notes = notes_of(cluster, profile)
-    assert "kubectl --namespace coterie-node get daemonset gpus-coterie-plugin\n" in notes
+    assert "kubectl --namespace team-a-node get daemonset gpus-coterie-plugin\n" in notes
     assert f"plugin.gpuOperator.clientLabel={older}\n" in notes
     assert "--label-columns=nvidia.com/gpu.deploy.client,nvidia.com/gpu.deploy.op" in notes
     notes = notes_of(cluster, f"{profile},plugin.gpuOperator.clientLabel={older}")
@@ -249,16 +244,15 @@ class Release:
         )
 
 
-SERIAL = itertools.count()
-
-
 @pytest.fixture
 def release(cluster, control_plane):
     """A release with all parts of the Service way, gone after the test."""
     values = (
         "mode=service,plugin.mode=device-plugin,plugin.profile=simulated,schedulerName.require=warn"
     )
-    one = Release(cluster, f"team-{next(SERIAL)}", (*IMAGE, "--set", values))
+    namespace = f"team-{next(SERIAL)}"
+    own = f"{values},node.namespace={namespace}-node"  # what ends stays: nothing collects it here
+    one = Release(cluster, namespace, (*IMAGE, "--set", own))
     said = one.run("install", "--create-namespace")
     (command,) = re.findall(r"^ +kubectl (label namespace .*)$", said, re.MULTILINE)
     control_plane.kubectl(*command.split())
@@ -268,10 +262,10 @@ def release(cluster, control_plane):
 
 def test_all_reporters_become_device_plugins_at_once(cluster, control_plane):
     """Where NVIDIA's plugin is off, nodes that wait for others to be done would offer no GPU."""
-    arguments = ("gpus", str(CHART), "--namespace", "moved")
+    arguments = ("gpus", str(CHART), "--namespace", "moved", "--set", "node.namespace=moved-node")
 
     def at_once():
-        path = "/apis/apps/v1/namespaces/coterie-node/daemonsets/gpus-coterie-plugin"
+        path = "/apis/apps/v1/namespaces/moved-node/daemonsets/gpus-coterie-plugin"
         spec = control_plane.client.get(path).json()["spec"]
         return spec["updateStrategy"]["rollingUpdate"]["maxUnavailable"]
 
@@ -325,21 +319,24 @@ def daemon_set(control_plane, namespace, labels, image, folder="/var/lib/kubelet
 @pytest.mark.parametrize(("namespace", "labels", "image"), THEIRS)
 def test_a_second_device_plugin_is_refused(cluster, control_plane, namespace, labels, image):
     """On installation and on upgrade; two of them on a node leave it without GPUs."""
-    chart = ("gpus", str(CHART), "--namespace", "team-p", *IMAGE)
+    own = f"team-p{next(SERIAL)}"
+    chart = ("gpus", str(CHART), "--namespace", own, *IMAGE, "--set", f"node.namespace={own}-node")
     upgrade = ("upgrade", *chart, "--dry-run=server", "--set")
     cluster.run("install", *chart, "--create-namespace")
     remove = daemon_set(control_plane, namespace, labels, image)
     try:
         cluster.run(*upgrade, "mode=second-scheduler")
-        for command in (upgrade, ("install", *chart, "--dry-run=server", "--replace", "--set")):
-            with pytest.raises(HelmFailed, match=rf"DaemonSet {namespace}/theirs.*replacesNvidia"):
-                cluster.run(*command, SERVES)
+        refused = rf"DaemonSet {namespace}/theirs.*replacesNvidia"
+        with pytest.raises(HelmFailed, match=refused):
+            cluster.run(*upgrade, SERVES)
+        with pytest.raises(HelmFailed, match=refused):
+            notes_of(cluster, SERVES)
         for meant in ("onlyLabelledNodes", "replacesNvidia", "clean"):
             cluster.run(*upgrade, f"{SERVES},plugin.{meant}=true")
         cluster.run(*upgrade, f"{SERVES},plugin.profile=simulated")
     finally:
         remove()
-        cluster.run("uninstall", "gpus", "--namespace", "team-p")
+        cluster.run("uninstall", "gpus", "--namespace", own)
 
 
 @pytest.mark.parametrize(
@@ -377,7 +374,7 @@ def test_an_upgrade_keeps_what_people_have_scaled(release, control_plane):
 
 
 def test_policies_know_the_releases_own_accounts(release, control_plane):
-    """The extender of this name and namespace writes its annotations, and deploy/'s does not."""
+    """The extender of this name and namespace writes its annotations, and another does not."""
     pods = "/api/v1/namespaces/default/pods"
     pod = {"metadata": {"name": "pod"}, "spec": {"containers": [{"name": "c", "image": "none"}]}}
     control_plane.client.post(pods, json=pod).raise_for_status()
@@ -441,6 +438,6 @@ def test_what_is_uninstalled_is_gone(release, control_plane):
     """All that is cluster-wide, and what lies in namespaces of others."""
     kinds = "clusterroles,clusterrolebindings,validatingadmissionpolicies,roles,rolebindings"
     found = ("get", f"{kinds},validatingadmissionpolicybindings", "--all-namespaces", "-o", "name")
-    assert control_plane.kubectl(*found).count("/gpus-coterie-") == 26
+    assert control_plane.kubectl(*found).count("/gpus-coterie-") == 24
     release.run("uninstall")
     assert "gpus-coterie" not in control_plane.kubectl(*found)

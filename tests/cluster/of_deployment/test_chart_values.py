@@ -262,9 +262,12 @@ def test_the_read_api_can_be_put_behind_a_proxy(helm, mode, name):
 READER = "extender.readApi.readers[0]"
 
 
-@pytest.mark.parametrize("mode", [SECOND, "service"])
-def test_readers_are_bound_to_their_role(helm, mode):
-    """Both have the release's name and namespace; without readers nobody is bound."""
+@pytest.mark.parametrize(
+    ("mode", "namespace"),
+    [(SECOND, "coterie-system"), ("service", "coterie-system"), ("kubeadm", "kube-system")],
+)
+def test_readers_are_bound_to_their_role(helm, mode, namespace):
+    """Both are where the extender's pods are; without readers nobody is bound."""
 
     def rights(*more):
         objects = helm.objects(*IMAGE, "--set", f"mode={mode}", *more)
@@ -273,7 +276,7 @@ def test_readers_are_bound_to_their_role(helm, mode):
     assert set(rights()) == {"Role"}
     found = rights("--set", f"{READER}.kind=Group,{READER}.name=ml-team")
     role, binding = found["Role"], found["RoleBinding"]
-    assert role["metadata"]["namespace"] == binding["metadata"]["namespace"]
+    assert role["metadata"]["namespace"] == binding["metadata"]["namespace"] == namespace
     assert binding["roleRef"]["name"] == "coterie-reader"
     assert binding["subjects"] == [{"kind": "Group", "name": "ml-team"}]
 
@@ -293,7 +296,14 @@ REFUSED = [
     ((*AUDIT, "plugin.mode=device-plugin"), "plugin.mode is device-plugin in mode audit"),
     ((*AUDIT, "schedulerName.inject=true"), "schedulerName.inject is true in mode audit"),
     ((*AUDIT, "schedulerName.require=deny"), "schedulerName.require is deny in mode audit"),
-    ((*SCHEDULER, "extender.replicas=3"), "extender.replicas is set in mode second-scheduler"),
+    (
+        ("mode=kubeadm", "extender.settings.log_level=debug"),
+        "extender.settings is set in mode kubeadm",
+    ),
+    (
+        ("mode=kubeadm", "extender.readApi.service=true", "extender.readApi.proxyNamespace=p"),
+        "extender.readApi.service is true in mode kubeadm",
+    ),
     ((*SCHEDULER, "extender.tlsSecret=own"), "extender.tlsSecret or scheduler.tlsSecret is set"),
     (
         (*SCHEDULER, "schedulerName.name=default-scheduler"),

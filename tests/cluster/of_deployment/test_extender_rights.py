@@ -1,6 +1,6 @@
 """What the extender may do to pods, and no more: its credentials on a real API server.
 
-Everything runs twice: with the rights of deploy/, and with an extender that may do everything by
+Everything runs twice: with the chart's rights, and with an extender that may do everything by
 RBAC, where the admission policy alone stands between a stolen token and every pod.
 """
 
@@ -22,13 +22,12 @@ from kube.client import ApiServer, Binding, Transport
 from kube.objects import ObjectKey
 from tests.cluster.control.control_plane import MASTERS, ControlPlane
 from tests.cluster.control.manifests import (
-    DEPLOY,
     NAMESPACE,
     Mode,
     await_so,
     extender_user,
     install,
-    render,
+    workload,
 )
 from topology.annotations import pod_keys
 from topology.model import names
@@ -310,12 +309,7 @@ def test_the_older_form_of_a_binding_is_not_for_the_extender(cluster, metadata):
 
 def test_each_container_of_the_second_scheduler_has_its_own_account(binaries, tmp_path):
     """The token that kube-controller-manager writes is the extender's, on a real API server."""
-    (deployment,) = (
-        one
-        for one in render(binaries.kubectl, DEPLOY / Mode.SECOND_SCHEDULER.value)
-        if one["kind"] == "Deployment"
-    )
-    spec = deployment["spec"]["template"]["spec"]
+    spec = workload("scheduler/deployment")["spec"]["template"]["spec"]
     assert spec["automountServiceAccountToken"] is False
     sources = {one["name"]: one for one in spec["volumes"]}
     mounted = {

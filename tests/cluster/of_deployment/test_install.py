@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import base64
 import os
-import shutil
+import re
 import ssl
 import subprocess
 
 import pytest
 import yaml
 
+from deploy.manifests import PARTS, WAYS
 from extender.http.tls import Certificates, TlsFiles
-from tests.cluster.control.control_plane import ControlPlane
 from tests.cluster.control.manifests import (
-    DEPLOY,
     NAMESPACE,
     Mode,
-    await_so,
+    documents,
     install,
-    render,
-    scheduler_name_folder,
-    send_gpu_pods,
+    objects,
+    rendered,
 )
 from tests.docs.markdown import ROOT, blocks
 
@@ -30,6 +28,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.own_plane]
 PAGE = ROOT / "docs" / "install.md"
 GUIDE = ROOT / "docs" / "operator-guide.md"
 DRY_RUN = {"dryRun": "All"}
+UNSET = "set-your-registry.invalid/coterie"
 SERVICE = f"coterie-extender.{NAMESPACE}.svc"
 
 
@@ -42,37 +41,21 @@ def block(language, containing, page=PAGE):
 
 
 @pytest.fixture
-def copy(tmp_path):
-    """A reader's folder with a copy of deploy/ in it."""
-    shutil.copytree(DEPLOY, tmp_path / "deploy")
-    return tmp_path
-
-
-def own_folder(copy, name):
-    """The reader's own kustomization of that name, from the page."""
-    words = {"my-plugin": "- ../deploy/plugin", "my-scheduler": "- ../deploy/second-scheduler"}
-    (copy / name).mkdir()
-    text = block("yaml", words[name])
-    (copy / name / "kustomization.yaml").write_text(text, encoding="utf-8")
-    return copy / name
-
-
-@pytest.fixture
-def reader(control_plane, copy):
+def reader(control_plane, tmp_path):
     """Run a block of the page in the reader's folder, with kubectl at hand."""
-    programs = copy / "bin"
+    programs = tmp_path / "bin"
     programs.mkdir()
     (programs / "kubectl").symlink_to(control_plane.binaries.kubectl)
     environment = {
         "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
-        "HOME": str(copy),
+        "HOME": str(tmp_path),
         "KUBECONFIG": str(control_plane.admin),
     }
 
     def run(text):
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", text],
-            cwd=copy,
+            cwd=tmp_path,
             env=environment,
             capture_output=True,
             text=True,
@@ -85,49 +68,36 @@ def reader(control_plane, copy):
     return run
 
 
-@pytest.mark.parametrize(
-    ("folder", "images"),
-    [
-        ("my-plugin", {"registry.example/coterie/plugin:1.0"}),
-        (
-            "my-scheduler",
-            {"registry.example/coterie/extender:1.0", "registry.k8s.io/kube-scheduler:v1.36.3"},
-        ),
-    ],
-)
-def test_own_kustomization_sets_the_images(binaries, copy, folder, images):
+def manifest(folder, name):
+    """A manifest where `make manifests` writes it, with no registry."""
+    path = folder / "dist" / "manifests" / f"{name}.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = rendered(name).replace("registry.example/coterie", UNSET)
+    path.write_text(text, encoding="utf-8")
+
+
+def test_an_own_kustomization_sets_the_images(binaries, tmp_path):
     """All images come from where the reader says; kube-scheduler's from Kubernetes itself."""
+    manifest(tmp_path, "second-scheduler")
+    text = block("yaml", "kind: Kustomization")
+    (tmp_path / "kustomization.yaml").write_text(text, encoding="utf-8")
+    done = subprocess.run(
+        [binaries.kubectl, "kustomize", tmp_path], capture_output=True, text=True, check=True
+    )
     found = {
         container["image"]
-        for one in render(binaries.kubectl, own_folder(copy, folder))
+        for one in yaml.safe_load_all(done.stdout)
         if one["kind"] in {"DaemonSet", "Deployment"}
         for container in one["spec"]["template"]["spec"]["containers"]
     }
-    assert found == images
-
-
-def test_one_command_changes_the_resource(copy):
-    """Configuration, settings and policy must agree: none may be left behind."""
-    text = next(
-        line for line in PAGE.read_text(encoding="utf-8").splitlines() if "xargs sed" in line
-    )
-    files = naming(DEPLOY, "nvidia.com/gpu")
-    agents = {one for one in files if one.parts[0].startswith("plugin")}
-    agents |= {one for one in files if one.parts[0] == "chart"}  # a value of its own
-    subprocess.run(["bash", "-euc", text], cwd=copy, check=True, timeout=120)
-    assert naming(copy / "deploy", "amd.com/gpu") == files - agents
-    assert naming(copy / "deploy", "nvidia.com/gpu") == agents
-    assert len(files - agents) == 8
-
-
-def naming(folder, resource):
-    """The manifests that name a resource."""
-    return {
-        one.relative_to(folder) for one in folder.rglob("*.yaml") if resource in one.read_text()
+    assert found == {
+        "registry.example/coterie/plugin:1.0",
+        "registry.example/coterie/extender:1.0",
+        f"registry.k8s.io/kube-scheduler:{binaries.version}",
     }
 
 
-def test_certificates_are_what_both_sides_need(reader, copy, control_plane):
+def test_certificates_are_what_both_sides_need(reader, tmp_path, control_plane):
     """Secrets that the two Deployments mount, of certificates with which each trusts the other."""
     reader(block("bash", "create secret generic"))
     folders = {}
@@ -135,7 +105,7 @@ def test_certificates_are_what_both_sides_need(reader, copy, control_plane):
         secret = control_plane.client.get(
             f"/api/v1/namespaces/{NAMESPACE}/secrets/coterie-{name}-tls"
         ).json()
-        folders[name] = copy / name
+        folders[name] = tmp_path / name
         folders[name].mkdir()
         for key, value in secret["data"].items():
             (folders[name] / key).write_bytes(base64.b64decode(value))
@@ -146,12 +116,12 @@ def test_certificates_are_what_both_sides_need(reader, copy, control_plane):
         assert shown == ((("commonName", f"coterie-{name}"),),)
 
 
-def test_certificates_of_a_control_plane_host_are_for_its_two_programs(reader, copy):
+def test_certificates_of_a_control_plane_host_are_for_its_two_programs(reader, tmp_path):
     """kube-scheduler calls the loopback address; no third certificate can be made."""
-    stub = copy / "bin" / "chown"
+    stub = tmp_path / "bin" / "chown"
     stub.write_text("#!/bin/sh\n")
     stub.chmod(0o755)
-    root = copy / "etc" / "kubernetes" / "coterie"
+    root = tmp_path / "etc" / "kubernetes" / "coterie"
     text = block("bash", "chown -R 65532:65532")
     reader(text.replace("/etc/kubernetes/coterie", str(root)))
     own = root / "extender-tls"
@@ -160,7 +130,9 @@ def test_certificates_of_a_control_plane_host_are_for_its_two_programs(reader, c
     assert shown == ((("commonName", "coterie-scheduler"),),)
     with pytest.raises(ssl.SSLError):
         shake_hands(ssl.create_default_context(cafile=own / "ca.crt"), server, "127.0.0.1")
-    left = {one.name for one in copy.rglob("*") if one.suffix in {".key", ".crt", ".csr", ".srl"}}
+    left = {
+        one.name for one in tmp_path.rglob("*") if one.suffix in {".key", ".crt", ".csr", ".srl"}
+    }
     assert left == {"ca.crt", "tls.crt", "tls.key"}
 
 
@@ -200,32 +172,86 @@ def test_the_pod_to_try_with_is_one(control_plane):
     assert answer.status_code == 201, answer.text
 
 
-def test_what_is_removed_is_gone(binaries, tmp_path, copy):
-    """After removal nothing of Coterie blocks a request."""
-    (text,) = [one.text for one in blocks(GUIDE) if "kubectl delete -k" in one.text]
-    served = scheduler_name_folder(binaries.minor)
-    text = text.replace("deploy/scheduler-name\n", f"deploy/{served}\n")
-    commands = [line.split()[1:] for line in text.splitlines()]
-    for name in ("my-scheduler", "my-plugin"):
-        own_folder(copy, name)
-    forged = {
-        "metadata": {"name": "p", "annotations": {"coterie.gpu/plan": "x", "coterie.gpu/y": "z"}},
-        "spec": {"containers": [{"name": "main", "image": "none"}]},
+# What the page says of policies and rights
+
+POLICIES = ("ValidatingAdmissionPolicy", "MutatingAdmissionPolicy")
+
+
+@pytest.fixture(scope="module")
+def made():
+    """The objects of all manifests."""
+    return [one for name in (*WAYS, *PARTS) for one in objects(name)]
+
+
+def part(heading):
+    """The text of a section."""
+    return PAGE.read_text("utf-8").partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+
+
+def names_of(made, *kinds):
+    """The names of all objects of these kinds, each once."""
+    return {one["metadata"]["name"] for one in made if one["kind"] in kinds}
+
+
+def test_every_policy_is_named(made):
+    """Whoever has a write refused by it looks it up here."""
+    rows = set(re.findall(r"^\| `([\w-]+)` \|", part("What else is applied"), re.MULTILINE))
+    assert rows == names_of(made, *POLICIES)
+
+
+def test_one_command_disables_all_policies(made):
+    """A policy that fails closed may have to be switched off in a hurry."""
+    command = block("sh", "admissionpolicybinding/")
+    kinds = {f"{kind}Binding" for kind in POLICIES}
+    bindings = {
+        (one["kind"].lower(), one["metadata"]["name"]) for one in made if one["kind"] in kinds
     }
-    with ControlPlane(binaries, tmp_path) as plane:
-        install(plane, Mode.SECOND_SCHEDULER)
-        send_gpu_pods(plane)
-        plane.kubectl("apply", "-k", str(copy / "my-plugin"))
-        for command in commands:
-            *options, folder = command
-            plane.kubectl(*options, str(copy / folder), "--ignore-not-found", "--wait=false")
+    assert set(re.findall(r"(\w+)/([\w-]+)", command)) == bindings
 
-        def is_free():
-            answer = plane.client.post(
-                "/api/v1/namespaces/default/pods", json=forged, params=DRY_RUN
-            )
-            return answer.status_code == 201
 
-        await_so(is_free, "policies are gone")
-        kinds = ("clusterroles", "clusterrolebindings", "validatingadmissionpolicybindings")
-        assert "coterie" not in plane.kubectl("get", ",".join(kinds), "-o", "name")
+def test_every_role_that_is_bound_is_named(made):
+    """Whoever reviews the installation must find each right, the plugin's too."""
+    roles = {one["roleRef"]["name"] for one in made if "roleRef" in one}
+    named = set(re.findall(r"`([\w:-]+)`", part("What else is applied")))
+    assert (roles | names_of(made, "ClusterRole", "Role")) - named == set()
+
+
+def test_what_the_ways_share_is_named():
+    """What modes have under one name, and not alike, is why only one can be applied."""
+
+    def of(mode):
+        found = objects(mode.value, "plugin.enabled=false")
+        return {(one["kind"], one["metadata"]["name"]): one for one in found}
+
+    pods, static = of(Mode.SECOND_SCHEDULER), of(Mode.KUBEADM)
+    differ = {
+        name for kind, name in pods.keys() & static.keys() if pods[kind, name] != static[kind, name]
+    }
+    assert {"coterie-extender", "coterie-own-keys", "coterie-reader"} <= differ
+    assert differ - set(re.findall(r"`([\w-]+)`", part("Choose a way"))) == set()
+
+
+def test_kyverno_gets_the_conditions_of_our_own_policy():
+    """Both must send the same pods to the same scheduler."""
+    spec = yaml.safe_load(block("yaml", "kind: MutatingPolicy"))["spec"]
+    own = documents("scheduler/scheduler-name", "scheduler-name")[0]["spec"]
+    for key in ("matchConstraints", "matchConditions", "mutations"):
+        assert spec[key] == own[key]
+    beside = documents("scheduler/scheduler-name", "scheduler-name-required")[0]["spec"]
+    assert beside["matchConditions"] == own["matchConditions"][1:]
+
+
+def test_annotations_of_others_on_bindings_are_added_to_the_policy():
+    """The patch must meet the variable that it means, and keep what the extender needs."""
+    (change_of,) = yaml.safe_load(block("yaml", "/spec/variables/"))["patches"]
+    check, change = yaml.safe_load(change_of["patch"])
+    policy, _ = documents("rights/extender-rights")
+    assert change_of["target"] == {"kind": policy["kind"], "name": policy["metadata"]["name"]}
+    number = int(check["path"].split("/")[3])
+    variable = policy["spec"]["variables"][number]
+    assert (check["op"], check["path"]) == ("test", f"/spec/variables/{number}/name")
+    assert (variable["name"], change["path"]) == (
+        check["value"],
+        f"/spec/variables/{number}/expression",
+    )
+    assert change["value"].replace(", 'example.com/rack'", "") == variable["expression"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
+import re
 import subprocess
 from functools import partial
 
@@ -11,11 +11,11 @@ import pytest
 
 from tests.cluster.control.control_plane import CommandFailed, ControlPlane
 from tests.cluster.control.manifests import (
-    DEPLOY,
     Mode,
+    apply_manifest,
     await_so,
     install,
-    scheduler_name_folder,
+    rendered,
     send_gpu_pods,
 )
 from tests.docs.markdown import ROOT, blocks
@@ -123,18 +123,18 @@ def test_a_node_that_offers_fewer_gpus_is_not_done(control_plane, tmp_path):
 
 def test_what_stays_after_a_removal_is_what_the_page_lists(binaries, tmp_path):
     """Annotations that no user could remove before, and pods without an end of their own."""
-    text = block("kubectl delete -k", GUIDE)
-    text = text.replace("deploy/scheduler-name\n", f"{scheduler_name_folder(binaries.minor)}\n")
-    folders = [line.split()[-1].removeprefix("deploy/") for line in text.splitlines()]
-    written = {"my-scheduler": "second-scheduler", "my-plugin": "plugin"}
-    shutil.copytree(DEPLOY, tmp_path / "deploy")
+    removed = block("delete --ignore-not-found -f dist", GUIDE)
+    made = tmp_path / "dist" / "manifests"
+    made.mkdir(parents=True)
+    for name in re.findall(r"manifests/(\S+)\.yaml", removed):
+        (made / f"{name}.yaml").write_text(rendered(name), encoding="utf-8")
     (state := tmp_path / "plane").mkdir()
     with ControlPlane(binaries, state) as plane:
         node = {"metadata": {"name": "n1", "annotations": OURS | {"other": "o"}}}
         plane.client.post("/api/v1/nodes", json=node).raise_for_status()
         install(plane, Mode.SECOND_SCHEDULER)
         send_gpu_pods(plane)
-        plane.kubectl("apply", "-k", str(DEPLOY / "plugin"))
+        apply_manifest(plane, Mode.SECOND_SCHEDULER.value)
         limits = {"limits": {names.DEFAULT_RESOURCE: "1"}}
         container = {"name": "main", "image": "none", "resources": limits}
         make_pod(plane, "waits", schedulerName="coterie-scheduler", containers=[container])
@@ -148,9 +148,7 @@ def test_what_stays_after_a_removal_is_what_the_page_lists(binaries, tmp_path):
             return False
 
         await_so(is_refused, "policy about the nodes' keys")
-        for folder in folders:
-            path = str(DEPLOY / written.get(folder, folder))
-            plane.kubectl("delete", "-k", path, "--ignore-not-found", "--wait=false")
+        run(plane, tmp_path, removed.replace(" -f ", " --wait=false -f "))
         await_so(lambda: not is_refused(), "policies are gone")
         stayed = plane.client.get("/api/v1/nodes/n1").json()["metadata"]["annotations"]
         assert stayed.items() >= OURS.items()

@@ -1,4 +1,4 @@
-"""Each mode of deploy/ as a whole: its accounts, its settings, its configuration, real programs."""
+"""Each mode of the chart as a whole: accounts, settings, configuration, real programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""deploy/scheduler-name-warn and -deny on a real API server: which pods they speak of, and how."""
+"""`schedulerName.require` on a real API server: which pods it speaks of, and how."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from tests.cluster.control.manifests import DEPLOY, await_so
+from tests.cluster.control.manifests import apply_manifest, await_so
 from topology.model import names
 
 pytestmark = [pytest.mark.cluster, pytest.mark.own_plane]
@@ -33,9 +33,10 @@ CASES = [
 
 @pytest.fixture(scope="module", params=["warn", "deny"])
 def action(request, control_plane):
-    """One of the two folders applied, and in force."""
-    folder = str(DEPLOY / f"scheduler-name-{request.param}")
-    control_plane.kubectl("apply", "-k", folder)
+    """One of the two actions applied, and in force."""
+    apply_manifest(
+        control_plane, "scheduler-name-required", f"schedulerName.require={request.param}"
+    )
 
     def is_in_force():
         answer = created(control_plane, {"containers": [GPU]})
@@ -58,7 +59,7 @@ def created(plane, spec):
 
 @pytest.mark.parametrize(("spec", "is_meant"), CASES)
 def test_gpu_pods_without_a_scheduler_are_named(control_plane, action, spec, is_meant):
-    """Those that scheduler-name would send to Coterie, and no other."""
+    """Those that `inject` would send to Coterie, and no other."""
     answer = created(control_plane, spec)
     if action == "deny":
         assert answer.status_code == (422 if is_meant else 201), answer.text

@@ -21,9 +21,9 @@ from tests.cluster.control.manifests import (
     NAMESPACE,
     Mode,
     await_so,
+    extender_pod,
     extender_settings,
     install,
-    pod_spec,
     scheduler_config,
 )
 from tests.cluster.control.processes import free_port
@@ -50,7 +50,7 @@ RESTART_S = 10.0
 
 def liveness() -> dict[str, Any]:
     """The probe of the scheduler's container, as shipped."""
-    (scheduler, _) = pod_spec("second-scheduler/extender.yaml")["containers"]
+    (scheduler, _) = extender_pod(Mode.SECOND_SCHEDULER)["containers"]
     probe: dict[str, Any] = scheduler["livenessProbe"]
     return probe
 

@@ -47,7 +47,7 @@ class ChartRelease:
 
         `values` are paths with `__` in the place of dots; so are those of `upgrade`.
         """
-        given = {**self._images(), "plugin.profile": "simulated", **_paths(values)}
+        given = {**self.stage.image_values(), "plugin.profile": "simulated", **_paths(values)}
         wait = ("--wait", f"--timeout={_WITHIN_S}s", *arguments)
         with self.stage.timed(f"helm install {values}"):
             return self._run("install", *_set(given), *wait)
@@ -94,16 +94,6 @@ class ChartRelease:
     def _served(self) -> set[str]:
         listed = self.stage.kubectl("api-resources", "--verbs=list", "-o", "name")
         return {one.partition(".")[0] for one in listed.split()}
-
-    def _images(self) -> dict[str, str]:
-        registry, _, rest = self.stage.images.extender.partition("/")
-        scheduler = self.stage.images.kube_scheduler
-        return {
-            "image.registry": registry,
-            "image.tag": rest.rpartition(":")[2],
-            "scheduler.image.registry": scheduler.partition("/")[0],
-            "scheduler.image.tag": scheduler.rpartition(":")[2],
-        }
 
     def _run(self, command: str, *arguments: str) -> str:
         return self.stage.helm(command, RELEASE, str(CHART), "--namespace", SYSTEM, *arguments)

@@ -10,6 +10,7 @@ import contextlib
 import json
 from typing import TYPE_CHECKING
 
+import httpx
 import pytest
 
 from tests.cluster.control.chart import HelmFailed
@@ -157,6 +158,16 @@ def test_a_second_scheduler_is_installed_upgraded_rolled_back_and_removed(stage,
     assert own_keys(stage) == set()
 
 
+def refuses_who_has_no_certificate(stage):
+    """The Service's address is open to every pod of the cluster."""
+    service = stage.get(f"/api/v1/namespaces/{SYSTEM}/services/coterie-extender")
+    url = f"https://{service['spec']['clusterIP']}:8443/filter"
+    with pytest.raises(
+        httpx.HTTPError, match=r"(?i)certificate required|handshake|eof|reset|disconnected"
+    ):
+        httpx.post(url, json={}, verify=False, timeout=60, trust_env=False)  # noqa: S501 - ours
+
+
 def test_a_service_with_its_own_certificates_is_installed_and_removed(stage, release):
     """Both by the pages' commands, by which the agents clean their nodes first."""
     folder = stage.folder / "commands"
@@ -166,6 +177,7 @@ def test_a_service_with_its_own_certificates_is_installed_and_removed(stage, rel
     process = as_planned(stage, pod)
     stage.kubectl("delete", "job", "first", "--cascade=foreground")
     assert len(process.devices) == 8
+    refuses_who_has_no_certificate(stage)
     assert "Phase:          Succeeded" in release.test()
     assert release.restarts() == 0
     assert own_keys(stage) == OWN_KEYS

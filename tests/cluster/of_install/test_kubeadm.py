@@ -1,4 +1,4 @@
-"""deploy/kubeadm in a pod of `kube-system` on the host's network, as kubeadm makes it.
+"""Mode `kubeadm` with a pod of `kube-system` on the host's network, as kubeadm makes it.
 
 The pod is kubeadm's own with the patches of deploy/, made by a person in the place of kubeadm, and
 its files lie in a folder of the test instead of /etc/kubernetes.
@@ -44,7 +44,7 @@ def stage(
     """The way, installed, all GPU pods sent there; one is placed, and one waits."""
     folder = tmp_path_factory.mktemp("install")
     with InstallStage(install_tools, install_images, folder) as running:
-        running.kubectl("apply", "-k", str(running.kustomization("kubeadm", "plugin-simulated")))
+        running.apply("kubeadm")
         start_scheduler(running)
         running.rolled_out("daemonset/coterie-plugin", "coterie-node")
         send_gpu_pods(running.control_plane)

@@ -1,7 +1,7 @@
-"""deploy/second-scheduler and deploy/plugin-simulated as a reader applies them by kubectl.
+"""The manifest of a second scheduler as a reader applies it by kubectl, from beginning to end.
 
-Programs run in their images as pods, with the accounts, rights and policies of deploy/, in networks
-of their own.
+Programs run in their images as pods, with the accounts, rights and policies of the chart, in
+networks of their own. Upgrades and rollbacks are Helm's part (test_chart_lifecycle.py).
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cluster.control.control_plane import CommandFailed
 from tests.cluster.control.manifests import await_so, send_gpu_pods
-from tests.cluster.install.stage import InstallStage, gpu_pod
+from tests.cluster.install.stage import SIMULATED, InstallStage, gpu_pod
+from tests.cluster.of_install.chart_release import documented, run_documented
 from tests.cluster.of_install.kubectl_scenario import (
     admin_sees_everything,
     pod_that_waits,
@@ -29,7 +29,11 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kubelet, pytest.mark.install]
 
+WAY = "second-scheduler"
 SYSTEM, NODE = "coterie-system", "coterie-node"
+MACHINE = "node-0"
+OURS = {names.TOPOLOGY, names.DEVICES}
+GUIDE = "operator-guide.md"
 AGENT, SCHEDULER = "daemonset/coterie-plugin", "deployment/coterie-scheduler"
 
 
@@ -41,15 +45,14 @@ def stage(
     with InstallStage(install_tools, install_images, tmp_path_factory.mktemp("install")) as running:
         with running.timed("install"):
             install(running)
-        send_gpu_pods(running.control_plane)
         yield running
 
 
-def install(stage, tag=None):
-    """Apply all, and wait until it runs."""
-    folder = stage.kustomization("second-scheduler", "plugin-simulated", tag=tag)
-    stage.kubectl("apply", "-k", str(folder))
+def install(stage):
+    """Apply all and wait until it runs, and all GPU pods are sent there."""
+    stage.apply(WAY)
     roll_out(stage)
+    send_gpu_pods(stage.control_plane)
 
 
 def roll_out(stage):
@@ -58,20 +61,9 @@ def roll_out(stage):
     stage.rolled_out(SCHEDULER, SYSTEM)
 
 
-def tags(stage, *namespaces):
-    """The tags of Coterie's images that run, of all containers of these namespaces, or both."""
-    found = set()
-    for namespace in namespaces or (SYSTEM, NODE):
-        for pod in stage.get(f"/api/v1/namespaces/{namespace}/pods")["items"]:
-            if "deletionTimestamp" not in pod["metadata"]:
-                images = [one["image"] for one in pod["spec"]["containers"]]
-                found |= {one.partition(":")[2] for one in images if "/coterie/" in one}
-    return found
-
-
 def test_a_jobs_container_has_what_was_planned(stage):
     """The whole way: policy, scheduler, extender, plan, kubelet, plugin, container."""
-    await_so(lambda: stage.gpus("node-0") == (8, 8), "all GPUs of the node")
+    await_so(lambda: stage.gpus(MACHINE) == (8, 8), "all GPUs of the node")
     spec = gpu_pod("any", 4)["spec"]
     job = {
         "apiVersion": "batch/v1",
@@ -91,7 +83,7 @@ def test_a_jobs_container_has_what_was_planned(stage):
 
 
 def test_all_pods_are_as_secure_as_their_namespaces_want(stage):
-    """No container was started again, and each has the account that deploy/ gives it."""
+    """No container was started again, and each has the account that the chart gives it."""
     found: dict[str, int] = {}
     for namespace in (SYSTEM, NODE):
         for pod in stage.get(f"/api/v1/namespaces/{namespace}/pods")["items"]:
@@ -131,37 +123,6 @@ def test_the_node_says_what_it_has(stage):
     await_so(lambda: keys() >= {names.TOPOLOGY, names.DEVICES}, "annotations of the Node")
 
 
-def test_upgrade_and_rollback_leave_gpu_pods_alone(stage):
-    """Their containers keep process and devices, and new pods get what these do not hold."""
-    first = stage.start("first", 4)
-    (before,) = tags(stage)
-    stage.tag_images("next")
-    with stage.timed("upgrade"):
-        install(stage, tag="next")
-    await_so(lambda: tags(stage) == {"next"}, "the new version alone")
-    await_so(lambda: stage.gpus("node-0") == (8, 8), "all GPUs")
-    second = stage.start("second", 2)
-    assert second.devices == tuple(stage.plan("second"))
-    assert not set(second.devices) & set(first.devices)
-
-    for folder in ("second-scheduler", "plugin-simulated"):
-        stage.kubectl("apply", "-k", str(stage.kustomization(folder, tag="missing")))
-    with pytest.raises(CommandFailed, match="timed out"):
-        stage.rolled_out(AGENT, NODE, within_s=3)
-    await_so(lambda: all("missing" in tags(stage, one) for one in (SYSTEM, NODE)), "new pods")
-    with stage.timed("rollback"):
-        stage.kubectl("rollout", "undo", AGENT, "-n", NODE)
-        stage.kubectl("rollout", "undo", SCHEDULER, "-n", SYSTEM)
-        roll_out(stage)
-    await_so(lambda: tags(stage) == {"next"} != {before}, "the version before")
-    await_so(lambda: stage.gpus("node-0") == (8, 8), "all GPUs")
-    third = stage.start("third", 2)
-    assert third.devices == tuple(stage.plan("third"))
-    assert len({*first.devices, *second.devices, *third.devices}) == 8
-    assert [stage.process(one) for one in ("first", "second")] == [first, second]
-    stage.pods.clear()
-
-
 def test_kubectl_coterie_answers_the_admin(stage):
     """Of two schedulers' extenders the one that leads knows the pods that wait."""
     stage.start("placed", 2)
@@ -173,3 +134,59 @@ def test_kubectl_coterie_answers_the_admin(stage):
 def test_kubectl_coterie_needs_the_readers_role_alone(stage):
     """No right in the cluster, and none in any other namespace."""
     reader_sees_the_extender(stage, namespace=SYSTEM)
+
+
+def checkpoint(stage):
+    """The devices that the kubelet has noted."""
+    noted = json.loads(stage.nodes[MACHINE].checkpoint.read_text(encoding="utf-8"))
+    entries = noted["Data"]["PodDeviceEntries"] or []
+    return {one for entry in entries for ids in entry["DeviceIDs"].values() for one in ids}
+
+
+def keys_of_node(stage):
+    """Coterie's on the Node."""
+    return OURS & stage.get(f"/api/v1/nodes/{MACHINE}")["metadata"].get("annotations", {}).keys()
+
+
+def test_what_a_removal_takes_and_what_it_leaves(stage):
+    """docs/operator-guide.md, "Remove": the order, and rows of its table; then all is back."""
+    running = stage.start("running", 4)
+    plan = stage.plan("running")
+    stage.pods.create(gpu_pod("waiting", 8))
+    stage.pods.until("waiting", lambda pod: bool(pod["status"].get("conditions")))
+    made = stage.folder / "dist" / "manifests"
+    made.mkdir(parents=True)
+    for name in (WAY, "scheduler-name", "scheduler-name-required"):
+        (made / f"{name}.yaml").write_text(stage.manifest(name), encoding="utf-8")
+    assert keys_of_node(stage) == OURS
+    with stage.timed("clean"):
+        run_documented(stage, stage.folder, documented(GUIDE, "patch daemonset coterie-plugin"))
+        stage.rolled_out(AGENT, NODE)
+    log = stage.kubectl(
+        *("logs", "-n", NODE, "-l", "app.kubernetes.io/name=coterie-plugin", "--tail=-1")
+    )
+    removed = {line for line in log.splitlines() if line.startswith("removed annotation")}
+    assert removed == {f"removed annotation {one} of node {MACHINE}" for one in OURS}
+    with stage.timed("delete"):
+        run_documented(stage, stage.folder, documented(GUIDE, "delete --ignore-not-found -f dist"))
+
+    assert keys_of_node(stage) == set()
+    await_so(lambda: stage.gpus(MACHINE) == (8, 0), "GPUs without a plugin")
+    assert list(stage.nodes[MACHINE].device_plugins.glob("*coterie*")) == []
+    assert list(stage.nodes[MACHINE].cdi.glob("k8s.device-plugin.nvidia.com-*")) == []
+    assert checkpoint(stage) == set(running.devices)
+    assert stage.process("running") == running
+    assert stage.plan("running") == plan
+    waiting = stage.pods.get("waiting")
+    assert (waiting["status"]["phase"], waiting["spec"]["schedulerName"]) == (
+        "Pending",
+        "coterie-scheduler",
+    )
+    kinds = stage.kubectl("api-resources", "--verbs=list", "--output=name").split()
+    listed = ",".join(one for one in kinds if not one.startswith("events"))
+    found = stage.kubectl("get", listed, "--all-namespaces", "--output=name").splitlines()
+    assert [one for one in found if "coterie" in one] == []
+    labels = stage.get(f"/api/v1/nodes/{MACHINE}")["metadata"]["labels"]
+    assert [one for one in labels if one.startswith(names.PREFIX)] == [SIMULATED]
+    stage.pods.clear()
+    install(stage)

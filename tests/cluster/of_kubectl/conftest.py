@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from extender.embedded import parse_cluster
-from tests.cluster.control.manifests import DEPLOY, NAMESPACE, render
+from tests.cluster.control.manifests import NAMESPACE, objects
 from tests.cluster.fleet.stage import Cast, play, start_cast
 from tests.cluster.fleet.workload import make_pod
 from topology.annotations import pod_keys
@@ -31,7 +31,7 @@ _MERGE = {"Content-Type": "application/merge-patch+json"}
 
 @pytest.fixture(scope="module")
 def cast(control_plane: ControlPlane) -> Iterator[Cast]:
-    """Extender and scheduler as processes, with the policies of deploy/."""
+    """Extender and scheduler as processes, with the policies of the chart."""
     made = start_cast(control_plane, "--events", "all")
     yield made
     made.stop()
@@ -66,21 +66,23 @@ async def _cluster(cast: Cast) -> AsyncIterator[Play]:
 
 
 def _create_programs(plane: ControlPlane, node: str) -> None:
-    """The pods that deploy/second-scheduler and deploy/plugin would make, as if they ran."""
-    for folder, namespace, name in (
-        ("second-scheduler", NAMESPACE, "coterie-scheduler-1"),
-        ("plugin", PLUGIN_NAMESPACE, "coterie-plugin-1"),
+    """The pods that a second scheduler and the node plugin would have, as if they ran."""
+    made = objects("second-scheduler", "plugin.mode=device-plugin")
+    kinds = {"Namespace", "ConfigMap"}
+    kinds |= {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+    of_others = ("user-keys", "own-keys", "extender-rights")
+    for one in (one for one in made if one["kind"] in kinds):
+        if one["metadata"]["name"].endswith(of_others):
+            continue  # those of the extender that the tests run are there
+        if one["kind"] == "ValidatingAdmissionPolicy":
+            # The nodes here are the test's own: these are there and match nothing.
+            one["spec"]["matchConstraints"]["resourceRules"][0]["apiGroups"] = ["none.test"]
+        plane.kubectl("apply", "-f", "-", stdin=json.dumps(one))
+    for kind, namespace, name in (
+        ("Deployment", NAMESPACE, "coterie-scheduler-1"),
+        ("DaemonSet", PLUGIN_NAMESPACE, "coterie-plugin-1"),
     ):
-        objects = render(plane.binaries.kubectl, DEPLOY / folder)
-        kinds = {"Namespace", "ConfigMap"}
-        if folder == "plugin":
-            kinds |= {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
-        for one in (one for one in objects if one["kind"] in kinds):
-            if one["kind"] == "ValidatingAdmissionPolicy":
-                # The nodes here are the test's own: these are there and match nothing.
-                one["spec"]["matchConstraints"]["resourceRules"][0]["apiGroups"] = ["none.test"]
-            plane.kubectl("apply", "-f", "-", stdin=json.dumps(one))
-        (workload,) = (one for one in objects if one["kind"] in {"Deployment", "DaemonSet"})
+        (workload,) = (one for one in made if one["kind"] == kind)
         _create_pod(plane, workload["spec"]["template"], namespace, name, node)
 
 

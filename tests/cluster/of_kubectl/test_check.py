@@ -51,14 +51,14 @@ def hold_lease(plane: ControlPlane) -> None:
 
 
 def test_a_right_installation_passes(looked_at):
-    """Each check reads what the manifests of deploy/ really make, and exits with 0."""
+    """Each check reads what the chart really makes, and exits with 0."""
 
     def look(played: Play) -> None:
         plane = played.cast.control_plane
         hold_lease(plane)
         done, found = checked(KubectlCoterie(plane), played)
         assert (done.returncode, done.stderr) == (0, "")
-        # The nodes here have no report of devices, and the images of deploy/ no version.
+        # The nodes here have no report of devices, and the images of the chart no version.
         assert states(found) == {
             "kubernetes": {"ok"},
             "versions": {"ok", "not known"},

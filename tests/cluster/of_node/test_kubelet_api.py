@@ -11,7 +11,7 @@ from kube.errors import KubeError, Unreachable
 from plugin.kubelet import KubeletView, PodResources
 from plugin.pods import as_holdings, read_checkpoint, read_node_pods
 from tests.cluster.control.credentials import Authority, kubeconfig
-from tests.cluster.control.manifests import DEPLOY, await_so
+from tests.cluster.control.manifests import apply_manifest, await_so
 from tests.cluster.fleet.workload import RESOURCE
 from tests.cluster.node.agent_account import agent_kubeconfig, deploy_agent
 from tests.cluster.node.agent_process import start_agent
@@ -32,7 +32,7 @@ ALIGNED = {"topologyManagerPolicy": "best-effort", "topologyManagerScope": "pod"
 @pytest.fixture(scope="module")
 def node(control_plane, node_tools):
     """A node of two NUMA nodes that aligns whole pods, and the agent's account and rights."""
-    control_plane.kubectl("apply", "-k", str(DEPLOY / "plugin"))
+    apply_manifest(control_plane, "audit")
     with KubeletNode(control_plane, "machine", node_tools, numa_nodes=2, config=ALIGNED) as running:
         yield running
 

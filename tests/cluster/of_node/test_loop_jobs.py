@@ -1,6 +1,6 @@
 """The loop closed: extender, scheduler, two real kubelets and the agent, under bursts of Jobs.
 
-Extender and agents have the rights of deploy/ and no more. What the extender planned, what the
+Extender and agents have the rights of the chart and no more. What the extender planned, what the
 kubelets say they gave, and what the programs in the containers find in their environment are three
 witnesses that do not know of each other.
 """

@@ -80,7 +80,7 @@ class Machine:
 
     @contextlib.contextmanager
     def agent(self):
-        """Coterie's agent, with the rights of deploy/plugin."""
+        """Coterie's agent, with the rights of the node plugin."""
         self.n_agents += 1
         agent = start_agent(self.node, self.user, RECORDING, name=f"agent-{self.n_agents}")
         try:
@@ -165,7 +165,7 @@ def until(is_so: Callable[[], Any]) -> None:
 
 @pytest.fixture(scope="module")
 def account(control_plane, node):
-    """Rights and policies of deploy/plugin, and the agent's token on this node."""
+    """Rights and policies of the node plugin, and the agent's token on this node."""
     deploy_agent(control_plane)
     return agent_kubeconfig(control_plane, node.name)
 

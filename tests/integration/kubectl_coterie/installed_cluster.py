@@ -10,22 +10,22 @@ import json
 import threading
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 from aiohttp import web
 
 from kubectl_coterie.command_line import main
 from tests.integration.kube.forwarding_server import ForwardingServer
 from tests.integration.kube.stream_server import stream_server
+from tests.unit.kubectl_coterie.workloads import daemon_set, scheduler_pod
 from topology.annotations import DevicesReport, encode_devices
 from topology.model import encode_topology, names
 from topology.recordings import load_recording
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 __all__ = [
     "ADMISSION",
@@ -39,7 +39,6 @@ __all__ = [
     "run",
 ]
 
-DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
 NODE = "gpu-07"
 UUIDS = tuple(f"GPU-6d1c4a90-0f0e-4f3b-9d2a-3c1f5a7b9e0{i}" for i in range(8))
 ADMISSION = "/apis/admissionregistration.k8s.io"
@@ -66,11 +65,11 @@ class InstalledCluster:
 
     def __init__(self) -> None:
         self.lists: dict[str, list[Any]] = {
-            PODS: [_program_pod("second-scheduler"), _program_pod("plugin"), _user_pod()],
-            f"{SYSTEM}/pods": [_program_pod("second-scheduler")],
+            PODS: [_scheduler_pod(), _plugin_pod(), _user_pod()],
+            f"{SYSTEM}/pods": [_scheduler_pod()],
             "/api/v1/namespaces/kube-system/pods": [],
             NODES: [_node()],
-            DAEMON_SETS: [_daemon_set()],
+            DAEMON_SETS: [daemon_set() | {"status": {"desiredNumberScheduled": 1}}],
             EVENTS: [_event()],
             f"{ADMISSION}/v1/validatingadmissionpolicies": _policies(),
             f"{ADMISSION}/v1/validatingadmissionpolicybindings": _policies(),
@@ -170,32 +169,27 @@ def _sums() -> dict[str, Any]:
     return {"version": "1.2.3", "is_ready": True, **sums}
 
 
-def _program_pod(folder: str) -> dict[str, Any]:
-    """A pod of the workload of deploy/, which runs."""
-    path = {"second-scheduler": "second-scheduler/extender.yaml", "plugin": "plugin/daemonset.yaml"}
-    content = next(yaml.safe_load_all((DEPLOY / path[folder]).read_text(encoding="utf-8")))
-    spec = content["spec"]["template"]["spec"]
-    volumes = spec["volumes"]
-    if folder == "second-scheduler":
-        config = {"name": "config", "configMap": {"name": "coterie-scheduler-config"}}
-        volumes = [*volumes, config]
+def _program_pod(name: str, namespace: str, spec: dict[str, Any]) -> dict[str, Any]:
+    """A pod of Coterie's, which runs."""
     statuses = [{"name": one["name"], "ready": True} for one in spec["containers"]]
     return {
         "metadata": {
-            "name": f"coterie-{folder}-1",
-            "namespace": "coterie-system" if folder == "second-scheduler" else "coterie-node",
+            "name": name,
+            "namespace": namespace,
             "labels": {"app.kubernetes.io/part-of": "coterie"},
         },
-        "spec": spec | {"nodeName": NODE, "volumes": volumes},
+        "spec": spec | {"nodeName": NODE},
         "status": {"phase": "Running", "containerStatuses": statuses},
     }
 
 
-def _daemon_set() -> dict[str, Any]:
-    """The node plugin's, which has chosen one node."""
-    text = (DEPLOY / "plugin/daemonset.yaml").read_text(encoding="utf-8")
-    content: dict[str, Any] = next(yaml.safe_load_all(text))
-    return content | {"status": {"desiredNumberScheduled": 1}}
+def _scheduler_pod() -> dict[str, Any]:
+    return _program_pod("coterie-second-scheduler-1", "coterie-system", scheduler_pod())
+
+
+def _plugin_pod() -> dict[str, Any]:
+    spec = daemon_set()["spec"]["template"]["spec"]
+    return _program_pod("coterie-plugin-1", "coterie-node", spec)
 
 
 def _user_pod() -> dict[str, Any]:
@@ -265,5 +259,25 @@ def _policies() -> list[dict[str, Any]]:
 
 
 def _config() -> dict[str, str]:
-    text = (DEPLOY / "second-scheduler/scheduler-config.yaml").read_text(encoding="utf-8")
-    return {"scheduler-config.yaml": text}
+    """kube-scheduler's, with the extender in its own pod."""
+    extender = {
+        "urlPrefix": "http://127.0.0.1:8888",
+        "filterVerb": "filter",
+        "prioritizeVerb": "prioritize",
+        "preemptVerb": "preempt",
+        "bindVerb": "bind",
+        "weight": 150,
+        "httpTimeout": "30s",
+        "nodeCacheCapable": True,
+        "ignorable": False,
+        "managedResources": [{"name": "nvidia.com/gpu", "ignoredByScheduler": False}],
+    }
+    profile = {"schedulerName": "coterie-scheduler", "percentageOfNodesToScore": 100}
+    lease = {"resourceNamespace": "coterie-system", "resourceName": "coterie-scheduler"}
+    config = {
+        "kind": "KubeSchedulerConfiguration",
+        "leaderElection": lease,
+        "profiles": [profile],
+        "extenders": [extender],
+    }
+    return {"scheduler-config.yaml": json.dumps(config)}

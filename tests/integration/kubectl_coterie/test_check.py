@@ -58,7 +58,7 @@ def test_people_get_a_table_and_what_to_do(tmp_path, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["CHECK", "STATE", "FOUND"]
     leader = next(k for k, line in enumerate(lines) if line.startswith("leader"))
-    assert "no replica has led yet" in lines[leader]
+    assert "none has led yet" in lines[leader]
     assert lines[leader + 1] == "  -> see the logs of the pods that should lead"
     assert lines[-1] == "12 ok, 1 warning, 1 failed, 1 not known"
 

@@ -12,10 +12,10 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from deploy.monitoring import DASHBOARDS, dashboard_json
-from tests.cluster.control.manifests import DEPLOY
+from tests.docs.markdown import ROOT
 from tests.docs.metrics_table import all_metrics, unknown_parts
 
-FILES = DEPLOY / "chart" / "files"
+FILES = ROOT / "deploy" / "chart" / "files"
 RULES = yaml.safe_load((FILES / "rules.yaml").read_text(encoding="utf-8"))
 RECORDED = {one["record"] for group in RULES["groups"] for one in group["rules"] if "record" in one}
 PER_REPLICA = {"coterie_extender_ready", "coterie_extender_build_info"}

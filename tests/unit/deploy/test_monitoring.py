@@ -1,4 +1,4 @@
-"""Rules and PodMonitors agree with the programs, the manifests and the documentation."""
+"""The rules agree with the programs and the documentation."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.cluster.control.manifests import DEPLOY, EXTENDER_FILES, documents, pod_spec
 from tests.docs.markdown import ROOT, anchors
 from tests.docs.metrics_table import all_metrics, unknown_parts
 
 PAGE = ROOT / "docs" / "operations.md"
-FILE = DEPLOY / "chart" / "files" / "rules.yaml"
+FILE = ROOT / "deploy" / "chart" / "files" / "rules.yaml"
 GROUPS = yaml.safe_load(FILE.read_text(encoding="utf-8"))["groups"]
 RULES: list[dict[str, Any]] = [rule for group in GROUPS for rule in group["rules"]]
 ALERTS = {rule["alert"]: rule for rule in RULES if "alert" in rule}
@@ -89,42 +88,3 @@ def test_gauges_of_the_cluster_are_not_summed_over_extenders(rule):
 def test_recorded_series_have_names_of_their_own():
     """Level, metric and operation, by Prometheus' convention; level `coterie`."""
     assert all(re.fullmatch(r"coterie:[a-z_]+:[a-z0-9_]+", name) for name in RECORDED)
-
-
-MONITORS = {
-    path.name: yaml.safe_load(path.read_text(encoding="utf-8"))
-    for path in sorted((DEPLOY / "monitoring").glob("podmonitor*.yaml"))
-}
-WORKLOADS = {
-    path: next(one for one in documents(path) if one["kind"] in {"Deployment", "DaemonSet"})
-    for path in ("plugin/daemonset.yaml", "scheduler/deployment.yaml", "service/extender.yaml")
-}
-
-
-@pytest.mark.parametrize("path", WORKLOADS)
-def test_every_workload_is_scraped(path):
-    """By labels and namespace; the job is what the rules expect."""
-    spec = MONITORS["podmonitor.yaml"]["spec"]
-    workload = WORKLOADS[path]
-    labels = workload["spec"]["template"]["metadata"]["labels"]
-    assert spec["selector"]["matchLabels"].items() <= labels.items()
-    assert workload["metadata"]["namespace"] in spec["namespaceSelector"]["matchNames"]
-    assert labels[spec["jobLabel"]] == workload["metadata"]["name"]
-
-
-@pytest.mark.parametrize("path", [*EXTENDER_FILES.values(), "plugin/daemonset.yaml"])
-def test_the_port_that_is_scraped_has_its_name(path):
-    """Prometheus' discovery takes containers' named ports."""
-    ports = [port["name"] for one in pod_spec(path)["containers"] for port in one.get("ports", ())]
-    for monitor in MONITORS.values():
-        (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
-        assert ports.count(endpoint["port"]) == 1
-
-
-def test_rules_and_monitors_have_the_same_job_and_node():
-    """`up` of another job would never be 0."""
-    jobs = {job for rule in RULES for job in re.findall(r'job="([^"]+)"', rule["expr"])}
-    assert jobs == {WORKLOADS["plugin/daemonset.yaml"]["metadata"]["name"]}
-    for monitor in MONITORS.values():
-        (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
-        assert "node" in {one["targetLabel"] for one in endpoint["relabelings"]}

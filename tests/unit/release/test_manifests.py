@@ -76,11 +76,9 @@ def test_a_chart_without_a_version_is_refused(chart, tmp_path, key):
         pack_chart(chart, IDENTITY, tmp_path / "chart.tgz")
 
 
-def test_manifests_are_all_but_the_chart(tmp_path):
-    """Each kustomization of the checkout, with the files that it names, and no code."""
+def test_manifests_are_what_is_copied_to_hosts(tmp_path):
+    """The static pods' patches and configuration, and no code; the rest is rendered."""
     pack_manifests(ROOT / "deploy", IDENTITY, tmp_path / "manifests.tgz")
     files = content(tmp_path / "manifests.tgz")
-    made = {path.parent.name for path in (ROOT / "deploy").glob("*/kustomization.yaml")}
-    assert {path.split("/")[1] for path in files if path.endswith("/kustomization.yaml")} == made
     assert {Path(path).suffix for path in files} == {".yaml"}
-    assert files["deploy/base/rbac.yaml"] == (ROOT / "deploy/base/rbac.yaml").read_text("utf-8")
+    assert "deploy/kubeadm/scheduler-config.yaml" in files

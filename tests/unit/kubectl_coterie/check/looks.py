@@ -115,7 +115,7 @@ def policy(part: str, *, actions: tuple[str, ...] = ("Deny",), name: str = "") -
 
 
 def config_map(**changes: Any) -> Read[Any]:
-    """kube-scheduler's configuration as deploy/second-scheduler has it; changes of the extender.
+    """kube-scheduler's configuration as the chart makes it; changes of the extender.
 
     `profiles` and `extenders` replace those lists.
     """

@@ -128,5 +128,5 @@ def test_what_becomes_of_the_schedulers_name(seen, state, words):
     ],
 )
 def test_policies_of_others_are_not_ours(content, is_so):
-    """A name alone is not enough where it is not that of deploy/."""
+    """A name alone is not enough where it is not that of the documentation."""
     assert is_ours(content) is is_so

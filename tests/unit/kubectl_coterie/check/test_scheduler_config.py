@@ -31,7 +31,7 @@ def found(*, settings=None, **changes):
 
 
 def test_what_deploy_has_agrees():
-    """The configuration of deploy/second-scheduler."""
+    """The configuration of mode `second-scheduler`."""
     (finding,) = check_scheduler_config(look())
     assert (finding.state.value, finding.about) == (
         "ok",
@@ -61,7 +61,7 @@ def test_what_deploy_has_agrees():
         (
             {"httpTimeout": "5s", "settings": {"http_timeout_s": "5"}},
             "warning",
-            "httpTimeout is 5s, below the 30s of deploy/: groups",
+            "httpTimeout is 5s, below the 30s of the chart: groups",
         ),
         (
             {"httpTimeout": None, "settings": {"http_timeout_s": "5"}},

@@ -1,21 +1,16 @@
-"""DaemonSets of the node plugin, as deploy/ makes them."""
+"""DaemonSets of the node plugin, as the chart makes them."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-import yaml
 
 from kubectl_coterie.installation.daemon_sets import plugin_daemon_sets
-
-DEPLOY = Path(__file__).resolve().parents[4] / "deploy"
+from tests.unit.kubectl_coterie import workloads
 
 
 def daemon_set(**changes):
-    """The DaemonSet of deploy/plugin; changes of its pods' spec."""
-    text = (DEPLOY / "plugin/daemonset.yaml").read_text(encoding="utf-8")
-    content = next(yaml.safe_load_all(text))
+    """The node plugin's; changes of its pods' spec."""
+    content = workloads.daemon_set()
     content["spec"]["template"]["spec"] |= changes
     return content
 
