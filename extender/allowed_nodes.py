@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from extender.snapshot import SHARED
 from extender.state import PRODUCT
 from topology.node_affinity import ANY_NODE, KnownLabels
 
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["AllowedNodes", "unknown_labels"]
 
-_SHARED = "-SHARED"
-"""Behind the model in the label of GPU feature discovery, where GPUs are shared in time."""
 _NO_LABELS = KnownLabels()
 MAX_EXPRESSIONS = 32
 """Expressions of an affinity that are held: 130 ms at most for 5,000 nodes, in one turn."""
@@ -47,7 +46,6 @@ class AllowedNodes:
             affinity.n_expressions <= MAX_EXPRESSIONS and affinity.n_values <= MAX_VALUES
         )
         self._nodes = nodes
-        self._models: dict[NodeKind, str | None] = {}
         self.unknown: set[str] = set()
 
     def allows(self, view: NodeView) -> bool:
@@ -59,13 +57,13 @@ class AllowedNodes:
             return True
         node = self._nodes.get(view.name)
         labels = _NO_LABELS if node is None else node.labels
-        model = None if labels.knows(PRODUCT) else self._model(view.kind)
+        model = None if labels.knows(PRODUCT) else _model(view.kind)
         if model is None:
             return self._is_allowed(view.name, labels)
         if self._is_allowed(view.name, labels.plus(PRODUCT, model)):
             return True
         # Whether its GPUs are shared in time is not known.
-        if self._is_allowed(view.name, labels.plus(PRODUCT, model + _SHARED)):
+        if self._is_allowed(view.name, labels.plus(PRODUCT, model + SHARED)):
             self.unknown.add(PRODUCT)
             return True
         return False
@@ -76,19 +74,11 @@ class AllowedNodes:
             self.unknown |= {key for key in self._affinity.keys if not labels.knows(key)}
         return is_allowed is not False
 
-    def _model(self, kind: NodeKind) -> str | None:
-        if kind not in self._models:
-            self._models[kind] = _model(kind)
-        return self._models[kind]
-
 
 def _model(kind: NodeKind) -> str | None:
-    """The label's value for a node whose GPUs are all of one known model; blanks are hyphens."""
-    if kind.machine is None:
-        return None
-    models = {gpu.model for gpu in kind.machine.selector.topology.gpus}
-    model = models.pop() if len(models) == 1 else None
-    return None if model is None else "-".join(model.split())
+    """The label's value for a node whose GPUs are all of one known model."""
+    (model, *others) = kind.models
+    return None if others or not model else model
 
 
 def unknown_labels(keys: Iterable[str]) -> list[str]:

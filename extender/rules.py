@@ -32,12 +32,9 @@ class Rules:
     `gpu_worth` are patterns of GPU models and what these are worth (`topology.model`).
     `preempts_for_topology`: evictions may be attempted where only the topology falls short.
     `claim_s`: how long devices are kept for a group whose members come to be bound.
-    `group_patience_s`: how long a complete group finds no room before nodes are reserved for it, 0
-    for never. `group_levels` are names of levels of domains and the labels that name a node's
+    `group_levels` are names of levels of domains and the labels that name a node's
     domain there, nearest first.
     `group_kinds` are those of whose pods a group is inferred (`extender.protocol`).
-    `keep_domains_whole`: of nodes that are equal otherwise, pods without a group take those in the
-    domain with the least room left (`extender.placement.domain_crowding`).
 
     Raises `SettingsError` for values that no settings could have had.
     """
@@ -53,10 +50,8 @@ class Rules:
     gpu_worth: tuple[tuple[str, float], ...] = ()
     preempts_for_topology: bool = False
     claim_s: float = 60.0
-    group_patience_s: float = 0.0
     group_kinds: tuple[str, ...] = ()
     group_levels: tuple[tuple[str, str], ...] = ()
-    keep_domains_whole: bool = False
 
     def __post_init__(self) -> None:
         bounds = self.loss_bounds
@@ -70,11 +65,6 @@ class Rules:
             ("staleness_bound_s", 0 < self.staleness_bound_s < math.inf, _A_TIME),
             ("assume_s", 0 < self.assume_s < math.inf, _A_TIME),
             ("claim_s", 0 < self.claim_s < math.inf, _A_TIME),
-            (
-                "group_patience_s",
-                0 <= self.group_patience_s < math.inf,
-                "a finite number, 0 or more",
-            ),
             ("gpu_worth", is_worth, "regular expressions, each with a finite number above 0"),
             ("group_levels", self._has_levels, "levels in an order that suits the other labels"),
             ("wake_after_s", 0 < self.wake_after_s < math.inf, _A_TIME),

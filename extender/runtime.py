@@ -34,7 +34,6 @@ from extender.observe import (
     Reporter,
     notes_of_answer,
     notes_of_effect,
-    notes_of_no_group,
 )
 from extender.protocol import has_group
 from extender.read_api import NotOffered
@@ -47,7 +46,6 @@ from extender.watch import (
     Feed,
     InjectedRequests,
     NodeSink,
-    OwnerReader,
     PendingMembers,
     PendingPods,
     Prober,
@@ -65,7 +63,7 @@ if TYPE_CHECKING:
     from extender.engine import Gateway
     from extender.engine.events import StateEvent
     from extender.observe import Note
-    from extender.protocol import Answer, GroupOwner, TimedAnswer
+    from extender.protocol import Answer, TimedAnswer
     from extender.state import Effect
     from kube.client import Transport
     from kube.log import Logger
@@ -106,17 +104,6 @@ class LiveExtender:
             self._changed,
             self._watch_log,
             _patient_backoff,
-        )
-        self._owners = OwnerReader(
-            take_wanted=gateway.engine.groups.owned.take_wanted,
-            handle=gateway.handle,
-            api=self._api,
-            resources=gateway.engine.rules.resources,
-            changed=self._changed,
-            on_alone=self._on_alone,
-            clock=self.clock,
-            log=self._watch_log,
-            backoff=_patient_backoff,
         )
         self._requeuer = Requeuer(gateway, self._api, self.clock, _retry_value, log)
         self._reporter = Reporter(
@@ -210,7 +197,6 @@ class LiveExtender:
             feed=self._feed,
             prober=self._prober,
             injected=self._injected,
-            owners=self._owners,
             requeuer=self._requeuer,
             reporter=self._reporter,
             effects=self._effects,
@@ -254,7 +240,6 @@ class LiveExtender:
             tasks.create_task(self._feed.run(self._watches, beside))
             tasks.create_task(self._node_sink.run())
             tasks.create_task(self._injected.run())
-            tasks.create_task(self._owners.run())
             tasks.create_task(self._requeuer.run())
             tasks.create_task(rate_deferred(self._gateway))
             tasks.create_task(self._reporter.run())
@@ -273,7 +258,6 @@ class LiveExtender:
         self.not_offered.take(event)
 
     def _look(self) -> None:
-        self._owners.look()
         self._requeuer.look()
         self._group_reports.look()
 
@@ -294,11 +278,6 @@ class LiveExtender:
         if isinstance(effect, Mismatch | Agreement):
             self._reporter.annotate(effect)
         self._report(notes)
-
-    def _on_alone(self, owner: GroupOwner, why: str) -> None:
-        """Pods that seem to be a group are placed without one."""
-        pod = self._gateway.engine.groups.owned.first_member(owner)
-        self._report(notes_of_no_group(pod, why))
 
     def _report(self, notes: Iterable[Note]) -> None:
         for note in notes:

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any
 
 from extender.observe import GroupMetrics, LiveMetrics
-from extender.watch.owner_reader import RESULTS
 
 __all__ = ["idle_metrics"]
 
@@ -27,16 +26,14 @@ def idle_metrics() -> LiveMetrics:
         n_faults=0,
         n_held=0,
         n_replans=0,
-        reservations=(),
         statuses=list,
         watches=[SimpleNamespace(name="nodes", observed_at_s=0.0, counts=counts)],
         beside=[],
         by_kind=defaultdict(int),
-        results=dict.fromkeys(RESULTS, 0),
     )
 
     def clock() -> float:
         return 0.0
 
     groups = GroupMetrics(idle)
-    return LiveMetrics(idle, idle, idle, idle, idle, idle, idle, clock, clock, dict, groups)
+    return LiveMetrics(idle, idle, idle, idle, idle, idle, clock, clock, dict, groups)

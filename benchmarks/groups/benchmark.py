@@ -43,7 +43,6 @@ __all__ = ["POLICIES", "load_trace", "predicted_gbytes_per_s", "rate", "run"]
 POLICIES: dict[str, GroupPolicy] = {
     "gang without topology, most-allocated node": Gang(),
     "Kueue TAS BestFit": Kueue(),
-    "Coterie, single pods know no leaf": Coterie(keeps_domains_whole=False),
     "Coterie": Coterie(),
 }
 SPINE = "P8"

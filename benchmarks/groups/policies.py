@@ -18,7 +18,7 @@ from topology.groups import (
     GroupDemand,
     MemberShape,
     choose_nodes,
-    crowding_of_nodes,
+    places_by_free_capacity,
 )
 from topology.recordings import load_recording
 from topology.select import build_tables
@@ -82,20 +82,19 @@ class Coterie:
     """Groups as `topology.groups` chooses.
 
     Single pods go to where least is left unusable, of such hosts to those with the fewest free
-    GPUs; of such hosts to the leaf with the least room, by the product's own rule. Where they do
-    not keep domains whole, any of them is taken.
+    GPUs; of such hosts to the leaf with the least room, by the product's own rule.
     """
-
-    keeps_domains_whole: bool = True
 
     def place(self, hosts: Hosts, *, n_members: int, n_gpus: int) -> Shares | None:
         """A group in one choice, a single pod by what it leaves."""
         free = hosts.free
         costs = host_costs(n_gpus)[free]
         if n_members == 1:
-            keys = [free, costs.round(_ROUNDING)]
-            if self.keeps_domains_whole:
-                keys.insert(0, crowding_of_nodes(hosts.tree, free // n_gpus))
+            keys = [
+                places_by_free_capacity(hosts.tree, free // n_gpus),
+                free,
+                costs.round(_ROUNDING),
+            ]
             order = np.lexsort((hosts.tie, *keys))
             return [(int(order[0]), 1)] if np.isfinite(costs[order[0]]) else None
         shape = MemberShape(n_members, n_gpus, free // n_gpus)

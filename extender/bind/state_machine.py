@@ -310,9 +310,8 @@ class Binds:
         except (UserError, MalformedPod) as error:
             reason = Reason.INVALID_REQUEST if isinstance(error, UserError) else Reason.MALFORMED
             return self._undo(bind, reason, str(error))
-        resolved = self._groups.owned.resolve(request)
-        self._recent_pods.remember(resolved)
-        return resolved
+        self._recent_pods.remember(request)
+        return request
 
     # Ending.
 

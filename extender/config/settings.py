@@ -126,10 +126,8 @@ class ExtenderSettings(ConnectionSettings):
         Field(
             description="Whose labels and annotations say the group of a pod without "
             "`coterie.gpu/group`, comma-separated: `kueue` (plain pods), `koordinator`, "
-            "`yunikorn`, `leaderworkerset`; and `indexed-job`, `jobset`, `coscheduling` (its "
-            "PodGroup), whose size is on another object, which the extender needs the right to "
-            "get: `deploy/group-kinds`, or the chart, which grants it with this setting. By "
-            "default none: only Coterie's own keys make pods wait for each other.",
+            "`yunikorn`, `leaderworkerset`. By default none: only Coterie's own keys make pods "
+            "wait for each other.",
         ),
     ] = ()
     group_levels: Annotated[
@@ -153,28 +151,6 @@ class ExtenderSettings(ConnectionSettings):
             "manifests in `deploy/`.",
         ),
     ] = 60.0
-    group_patience_s: Annotated[
-        float,
-        Field(
-            ge=0,
-            le=2_592_000,
-            description="Seconds, 0 to 2592000 (30 days), that a complete group finds no room "
-            "before nodes of one domain are reserved for it: other pods of its priority or less "
-            "are refused there while it waits, and pods that run there go on. At most 3 groups "
-            "have nodes reserved at a time. 0, the default, reserves nothing: large groups may "
-            "wait very long where smaller pods keep coming, and no other pod waits for them.",
-        ),
-    ] = 0.0
-    keep_domains_whole: Annotated[
-        bool,
-        Field(
-            description="Whether pods without a group are kept together, so that whole leaf "
-            "switches and NVLink domains stay free for groups: of nodes that are equal for such a "
-            "pod up to economy, it gets one in the nearest domain with room for the fewest pods "
-            "like it. Nothing else changes: not for pods with soft wishes of their own, nor "
-            "against a PreferNoSchedule taint.",
-        ),
-    ] = False
     http_timeout_s: Annotated[
         float,
         Field(
@@ -212,8 +188,8 @@ class ExtenderSettings(ConnectionSettings):
         Field(
             description="Which Events the extender writes on pods and nodes (`off`, `warnings`, "
             "`all`). `all` adds one for each pod that was placed, with its GPUs and GB/s; by "
-            "default what needs action, and one when a group is placed or nodes are reserved for "
-            "it, since every Event is a write to etcd."
+            "default what needs action, and one when a group is placed, since every Event is a "
+            "write to etcd."
         ),
     ] = "warnings"
     assume_s: Annotated[
@@ -321,10 +297,8 @@ class ExtenderSettings(ConnectionSettings):
             gpu_worth=tuple(_worth(one) for one in self.gpu_worth),
             preempts_for_topology=self.preempts_for_topology,
             claim_s=self.claim_s,
-            group_patience_s=self.group_patience_s,
             group_levels=tuple(_level(one) for one in self.group_levels),
             group_kinds=self.group_kinds,
-            keep_domains_whole=self.keep_domains_whole,
         )
 
 

@@ -18,7 +18,7 @@ from extender.decision_log.format import CallLine, FeedLine, RequeueLine, StepLi
 from extender.engine import events
 from extender.errors import DecisionLogError
 from extender.preemption import NodeReading, NodesRead, ReadNodes
-from extender.protocol import Answer, GroupOwner, Reason
+from extender.protocol import Answer, Reason
 from kube.documents import first_fault
 from kube.objects import DisruptionBudget, NodeFacts, PodFacts, PodObject
 from topology.errors import quote
@@ -68,7 +68,6 @@ def _adapter(value: Any) -> TypeAdapter[Any]:  # noqa: ANN401 - a type of any ki
     adapter.rebuild(
         _types_namespace={
             "DisruptionBudget": DisruptionBudget,
-            "GroupOwner": GroupOwner,
             "Mapping": Mapping,
             "NodeFacts": NodeFacts,
             "NodeReading": NodeReading,
@@ -191,7 +190,6 @@ _FORMS: Mapping[type[events.Event], _Form] = {
     events.PendingSeen: _feed("see_pending", events.PendingSeen),
     events.PendingGone: _feed("lose_pending", events.PendingGone),
     events.PendingListed: _feed("replace_pending", events.PendingListed),
-    events.OwnerRead: _feed("owner_read", events.OwnerRead),
     events.FreshnessSet: _feed("set_freshness", events.FreshnessSet),
     events.TimePassed: _feed("expire", events.TimePassed),
     events.RequeueDropped: _feed("sleep_on", events.RequeueDropped),

@@ -39,7 +39,7 @@ def show_assigned(pod: PodFacts, groups: Groups, group_kinds: Collection[str]) -
 
 def show_by_count(request: PodRequest, node: str, groups: Groups) -> None:
     """A pod with a node and without a plan, read in full: one whose devices are only counted."""
-    wish = groups.owned.resolve(request).group
+    wish = request.group
     if wish is not None:
         group = PlanGroup(wish.name, rank=request.rank)
         groups.assigned.see_by_count(request.uid, request.namespace, group, node)
@@ -63,4 +63,4 @@ def _show_unplanned(pod: PodFacts, groups: Groups, group_kinds: Collection[str])
     wish = inferred_group(marks, marks, group_kinds) if marks else None
     if wish is not None and (wish.counts_all or pod.plan is not None):
         key = pod.namespace, wish.name
-        groups.assigned.see_without_gpus(pod.uid, key, is_bound=True, is_alone=pod.plan is not None)
+        groups.assigned.see_without_gpus(pod.uid, key, is_bound=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from extender.bind import AnyStep, BindCall, HoldBind, ReadPod, WriteBinding, Written
     from extender.preemption import NodesRead, ReadNodes
-    from extender.protocol import Answer, GroupOwner, Verb
+    from extender.protocol import Answer, Verb
     from extender.unschedulable import Requeue
     from kube.objects import NodeFacts, PodFacts, PodObject
 
@@ -32,7 +32,6 @@ __all__ = [
     "NominationSeen",
     "NominationsListed",
     "Output",
-    "OwnerRead",
     "PendingGone",
     "PendingListed",
     "PendingSeen",
@@ -171,15 +170,6 @@ class PendingListed:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnerRead:
-    """What an object says of the size of its pods' group; None: its pods have no group."""
-
-    owner: GroupOwner
-    size: int | None
-    at_s: float
-
-
-@dataclass(frozen=True, slots=True)
 class FreshnessSet:
     """Whether all collections are listed, and up to when the API server was heard."""
 
@@ -300,7 +290,6 @@ StateEvent: TypeAlias = (
     | PendingSeen
     | PendingGone
     | PendingListed
-    | OwnerRead
     | FreshnessSet
     | TimePassed
     | RequeueDropped

@@ -9,13 +9,12 @@ offer does not fit, whatever it has free: one that the pod's nodeSelector or nod
 node: its plan, its devices, what those are worth, and what the node would offer it if it were
 placed there now. It changes nothing.
 
-The order is total: rank, then with `keep_domains_whole` the room of the node's domain, then node
-name. Nodes that cannot take the pod come last, by name.
+The order is total: rank, then the room of the node's network domain, then node name. Nodes that
+cannot take the pod come last, by name.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from extender.allowed_nodes import AllowedNodes, unknown_labels
@@ -59,15 +58,14 @@ def explain_pod(  # noqa: PLR0913 - all that an explanation is made of
     cluster: LiveCluster,
     *,
     rater: Rater,
-    crowding: NDArray[np.int64] | None = None,
+    free_capacity: NDArray[np.int64] | None = None,
     unschedulable: UnschedulablePod | None = None,
-    reserved: Mapping[str, str] | None = None,
     tolerations: Sequence[Toleration] = (),
 ) -> Json:
     """Explain a pod on every node of the cluster, as JSON values.
 
-    `crowding` is that of `extender.placement.domain_crowding`. `reserved` has the nodes that are
-    reserved for other groups, each with the group. `tolerations` are the pod's.
+    `free_capacity` is that of `extender.placement.domain_free_capacity`. `tolerations` are the
+    pod's.
 
     Complexity: one rating and a few selections per distinct node state, and what
     `extender.engine.summary.summarize` says.
@@ -86,7 +84,6 @@ def explain_pod(  # noqa: PLR0913 - all that an explanation is made of
         return explanation | {"nodes": ()}
     records = cluster.moment().nodes
     rated, not_considered = _rated(request, snapshot, records, tolerations, rater)
-    rated = replace(rated, reserved=reserved or {})
     if not_considered:
         explanation["not_considered"] = not_considered
 
@@ -94,9 +91,9 @@ def explain_pod(  # noqa: PLR0913 - all that an explanation is made of
         return _owners(view, cluster)
 
     explanation["summary"] = summarize(request, rated, owners, rater)
-    places = [0] * len(snapshot.views) if crowding is None else crowding.tolist()
-    crowding_of = {view.name: place for view, place in zip(snapshot.views, places, strict=True)}
-    explanation["nodes"] = _nodes(request, snapshot, rated, rater, crowding_of)
+    places = [0] * len(snapshot.views) if free_capacity is None else free_capacity.tolist()
+    capacity_of = {view.name: place for view, place in zip(snapshot.views, places, strict=True)}
+    explanation["nodes"] = _nodes(request, snapshot, rated, rater, capacity_of)
     return explanation
 
 
@@ -247,14 +244,13 @@ def _nodes(
     snapshot: ClusterSnapshot,
     rated: Ratings,
     rater: Rater,
-    crowding_of: Mapping[str, int],
+    capacity_of: Mapping[str, int],
 ) -> list[Json]:
     by_state = {view.state: view for view in rated.views}
     ranks = {state: one for state, one in rated.by_state.items() if isinstance(one, Rank)}
     excluded = {
         view.name: Refusal(reason) for reason, views in rated.excluded.items() for view in views
     }
-    kept = {view.name for view in rated.kept}
     fits = {
         state: fit
         for state in ranks
@@ -264,7 +260,7 @@ def _nodes(
     is_tainted = dict(zip((view.name for view in snapshot.views), taints, strict=True))
 
     def key_of(view: NodeView) -> tuple[int, bool, int]:
-        return view.state, is_tainted[view.name], crowding_of[view.name]
+        return view.state, is_tainted[view.name], capacity_of[view.name]
 
     keys = {key_of(view) for view in rated.views}
     score = scores(
@@ -273,21 +269,19 @@ def _nodes(
         loss_bounds=rater.loss_bounds,
         has_soft_wishes=request.has_soft_wishes,
         avoided={key for key in keys if key[1]},
-        crowding={key: key[2] for key in keys},
+        free_capacity={key: key[2] for key in keys},
     )
     left = {
         state: _left_behind(by_state[state], fits[state], rank) for state, rank in ranks.items()
     }
 
     def rating_of(view: NodeView) -> Rank | Refusal:
-        if view.name in kept:
-            return Refusal(Reason.NODE_RESERVED, f"for {rated.reserved[view.name]}")
         return excluded[view.name] if view.name in excluded else rated.by_state[view.state]
 
     def place(view: NodeView) -> tuple[bool, object, int, str]:
         rating = rating_of(view)
         if isinstance(rating, Rank):
-            return False, rating.key, crowding_of[view.name], view.name
+            return False, rating.key, capacity_of[view.name], view.name
         return True, (), 0, view.name
 
     nodes: list[Json] = []

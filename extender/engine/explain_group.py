@@ -23,7 +23,7 @@ __all__ = ["explain_group", "warn_of_level"]
 Json: TypeAlias = "dict[str, object]"
 
 MAX_NAMED = 8
-"""Members that are named, and reserved nodes."""
+"""Members that are named."""
 
 
 def warn_of_level(request: PodRequest, cluster: LiveCluster) -> tuple[str, ...]:
@@ -78,17 +78,8 @@ def explain_group(
         "level": level or None,
         "domain": domain or None,
         **value_json(value),
-        "reserved": _reserved(group),
         "members": _members(group, cluster),
     }
-
-
-def _reserved(group: GroupStatus) -> Json | None:
-    """The nodes that are reserved for the group, None for none."""
-    one = group.reservation
-    if one is None:
-        return None
-    return {"place": one.place, "nodes": sorted(one.nodes)[:MAX_NAMED], "since_s": one.since_s}
 
 
 def _members(group: GroupStatus, cluster: LiveCluster) -> list[Json]:

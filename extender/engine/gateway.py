@@ -147,7 +147,7 @@ class Gateway:
         groups, unschedulable = self.engine.groups, self.engine.unschedulable
         if not groups.n_groups:
             self.cluster.domains.prepare()  # a first group need not wait for it
-        is_waited = unschedulable.n_pods or groups.n_groups or groups.owned.has_alone
+        is_waited = unschedulable.n_pods or groups.n_groups
         if not (freed or is_waited):
             return None
         unschedulable.change(freed, self.cluster, at_s)
@@ -155,8 +155,6 @@ class Gateway:
             nodes = self.cluster.snapshot.nodes
             groups.devices_freed(sum(nodes[one].free.bit_count() for one in freed))
         members = groups.due(at_s) if self.engine.is_ready(at_s) else ()
-        if released := groups.release_nodes():
-            unschedulable.change(released, self.cluster, at_s)
         return members + unschedulable.due(self.cluster, at_s)
 
     def _call(self, event: events.VerbCalled) -> tuple[events.VerbCalled, Answer]:
@@ -241,8 +239,6 @@ class Gateway:
                 self.engine.groups.depart(uid)
             case events.PendingListed(uids, _):
                 self.engine.groups.keep_listed(uids)
-            case events.OwnerRead(owner, size, at_s):
-                self.engine.groups.owned.read(owner, size, at_s)
             case events.FreshnessSet(is_synced, observed_at_s):
                 cluster.set_freshness(is_synced=is_synced, observed_at_s=observed_at_s)
             case events.TimePassed(at_s):

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, TypeAlias
 from extender.engine.offers import containers_json, offer_json, other_set, relief_json
 from extender.engine.relief import find_relief
 from extender.placement import RELIEVED, Rank, Refusal
-from extender.protocol import Reason
 from topology.annotations import Affinity, NicRule, Strength, pod_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from extender.placement import Rater
-    from extender.protocol import PodRequest, Shape
+    from extender.protocol import PodRequest, Reason, Shape
     from extender.snapshot import NodeView
     from topology.annotations import PlacementPolicy
 
@@ -37,8 +36,7 @@ SHOWN_MACHINES = 3
 class Ratings:
     """The nodes that kube-scheduler may offer for the pod, their ratings by state, and the others.
 
-    `excluded` has these by reason. `reserved`: nodes that are reserved for other groups, each with
-    the group.
+    `excluded` has these by reason.
     """
 
     views: Sequence[NodeView]
@@ -46,13 +44,6 @@ class Ratings:
     excluded: Mapping[Reason, Sequence[NodeView]] = field(
         default_factory=dict["Reason", "Sequence[NodeView]"]
     )
-    reserved: Mapping[str, str] = field(default_factory=dict[str, str])
-
-    @property
-    def kept(self) -> Sequence[NodeView]:
-        """The reserved nodes that would fit."""
-        views = (view for view in self.views if view.name in self.reserved)
-        return [view for view in views if isinstance(self.by_state[view.state], Rank)]
 
 
 def summarize(
@@ -68,8 +59,7 @@ def summarize(
     change that is tried.
     """
     ranks = {state: one for state, one in rated.by_state.items() if isinstance(one, Rank)}
-    kept = {view.name for view in rated.kept}
-    fitting = [view for view in rated.views if view.state in ranks and view.name not in kept]
+    fitting = [view for view in rated.views if view.state in ranks]
     best = sorted(fitting, key=lambda one: (ranks[one.state].key, one.name))[:2]
     return {
         "n_nodes": len(rated.views) + sum(map(len, rated.excluded.values())),
@@ -77,7 +67,7 @@ def summarize(
         "groups": [
             _group(request, reason, views, owners, rater) for reason, views in _by_reason(rated)
         ],
-        "try": None if fitting or kept else _try(request, rated.views, rater),
+        "try": None if fitting else _try(request, rated.views, rater),
         "runner_up": _runner_up(request, best, ranks, rater),
         "runner_up_set": _runner_up_set(request, best, rater),
     }
@@ -86,8 +76,6 @@ def summarize(
 def _by_reason(rated: Ratings) -> list[tuple[Reason, list[NodeView]]]:
     """The nodes that do not fit by reason, most nodes first."""
     groups = {reason: list(views) for reason, views in rated.excluded.items()}
-    if kept := rated.kept:
-        groups[Reason.NODE_RESERVED] = list(kept)
     for view in rated.views:
         rating = rated.by_state[view.state]
         if isinstance(rating, Refusal):

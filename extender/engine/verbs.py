@@ -26,7 +26,7 @@ from extender.engine.near_filter import filter_near
 from extender.engine.pod_group_filter import filter_sibling
 from extender.errors import MalformedPod, UserError, WireError
 from extender.groups import Groups, PodGroups
-from extender.placement import DomainCrowding, Rater, filter_nodes, prioritize_nodes
+from extender.placement import DomainFreeCapacity, Rater, filter_nodes, prioritize_nodes
 from extender.preemption import Preemptions
 from extender.protocol import (
     Answer,
@@ -44,6 +44,9 @@ from topology.model import names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from extender.placement import Filtered, RatingBudget, RequestedNodes
     from extender.protocol import PodRequest
@@ -67,21 +70,15 @@ class Engine:
         self._rater = Rater(loss_bounds=rules.loss_bounds)
         # Its own: what explain has rated must not save time in calls, which a replay repeats.
         self._explain_rater = Rater(loss_bounds=rules.loss_bounds)
-        self._crowding = DomainCrowding(
-            lambda: cluster.domains.tree, is_on=rules.keep_domains_whole
-        )
+        self._free_capacity = DomainFreeCapacity(lambda: cluster.domains)
         self._recent_pods = RecentPods()
         self.groups = Groups(
             cluster,
             self._rater,
             claim_s=rules.claim_s,
-            patience_s=rules.group_patience_s,
             at_once=at_once,
         )
-        reserved = self.groups.reserved
-        self.unschedulable = UnschedulablePool(
-            self._rater, wake_after_s=rules.wake_after_s, reserved=reserved.names
-        )
+        self.unschedulable = UnschedulablePool(self._rater, wake_after_s=rules.wake_after_s)
         self._calls = CallReader(cluster, rules, self._recent_pods, self.unschedulable)
         self._group_filter = GroupFilter(self.groups)
         self.pod_groups = PodGroups(cluster, self._rater, assume_s=rules.assume_s)
@@ -91,7 +88,10 @@ class Engine:
         )
         self.member_binds = MemberBinds(self.binds, self.groups, cluster)
         self.preemptions = Preemptions(
-            cluster, rules, self._rater, self.groups.owned.resolve, reserved=reserved.names
+            cluster,
+            rules,
+            self._rater,
+            others=self.groups.near_bound.other_models,
         )
 
     @property
@@ -169,7 +169,7 @@ class Engine:
         read = self._calls.read(Verb.FILTER, body, now_s)
         if isinstance(read, Answer):
             return read
-        request, requested = self.groups.owned.use(read.request, now_s), read.nodes
+        request, requested = read.request, read.nodes
         self.groups.readings.called_s = now_s
         self._recent_pods.remember(request)
         if request.shape is None:
@@ -189,9 +189,7 @@ class Engine:
         waited = self.unschedulable.pod(request.uid) if filtered.n_feasible else None
         self._note_rejection(request, requested, filtered.main_reason, now_s)
         node_index = self.cluster.snapshot_of(request.resource).node_index
-        self._calls.requests.expect(
-            read.request, filtered.names_json, filtered.positions, node_index
-        )
+        self._calls.requests.expect(request, filtered.names_json, filtered.positions, node_index)
         body = responses.encode_filter(
             filtered.names_json,
             failed_json=filtered.failed_json,
@@ -225,17 +223,16 @@ class Engine:
         answer = self.failure(Verb.FILTER, Reason.NOT_RATED, detail)
         return replace(answer, pod=request.full_name, pod_uid=request.uid, n_deferred=n_deferred)
 
-    def _choose_nodes(
+    def _choose_nodes(  # noqa: PLR0913 - what a choice depends on
         self,
         request: PodRequest,
         requested: RequestedNodes,
         snapshot: ClusterSnapshot,
         siblings: Sequence[str] = (),
+        later: NDArray[np.bool_] | None = None,
+        *,
         budget: RatingBudget | None = None,
     ) -> Filtered:
-        reserved = self.groups.reserved.mask(
-            request.priority, snapshot.node_index, nominated=request.nominated_node
-        )
         named = partial(
             filter_nodes,
             request,
@@ -243,14 +240,19 @@ class Engine:
             rater=self._rater,
             rules=self.rules,
             budget=budget,
-            reserved=reserved,
-            crowding=self._crowding.of(request, snapshot),
+            free_capacity=self._free_capacity.of(request, snapshot),
         )
         if request.group is None:
             return named(requested)
         near_bound = self.groups.near_bound
         return filter_near(
-            request, requested, snapshot, near_bound=near_bound, named=named, siblings=siblings
+            request,
+            requested,
+            snapshot,
+            near_bound=near_bound,
+            named=named,
+            siblings=siblings,
+            later=later,
         )
 
     def _filter_member(
@@ -314,9 +316,14 @@ class Engine:
             entries = [responses.score_head(name) + responses.score_tail(0) for name in names]
         else:
             snapshot = self.cluster.snapshot_for(request)
-            crowding = self._crowding.of(self.groups.owned.resolve(request), snapshot)
+            free_capacity = self._free_capacity.of(request, snapshot)
             entries = prioritize_nodes(
-                request, requested, snapshot, rater=self._rater, budget=budget, crowding=crowding
+                request,
+                requested,
+                snapshot,
+                rater=self._rater,
+                budget=budget,
+                free_capacity=free_capacity,
             )
         body = responses.encode_prioritize(entries)
         n_nodes, n_named = len(requested), len(entries)
@@ -328,9 +335,7 @@ class Engine:
     def _explain(self, body: bytes) -> Answer:
         try:
             pod = read_bare_pod(body)
-            request = self.groups.owned.resolve(
-                parse_pod(pod, self.rules.resources, self.rules.group_kinds)
-            )
+            request = parse_pod(pod, self.rules.resources, self.rules.group_kinds)
         except (WireError, MalformedPod, UserError) as error:
             return self.failure(Verb.EXPLAIN, why_unreadable(error), str(error))
         cluster, rater = self.cluster, self._explain_rater
@@ -342,9 +347,8 @@ class Engine:
                 request,
                 cluster,
                 rater=rater,
-                crowding=self._crowding.of(request, cluster.snapshot_for(request)),
+                free_capacity=self._free_capacity.of(request, cluster.snapshot_for(request)),
                 unschedulable=unschedulable,
-                reserved=self.groups.readings.reserved_for_others(request),
                 tolerations=read_tolerations(pod.spec),
             )
         plan_text = (pod.metadata.annotations or {}).get(names.PLAN)

@@ -10,7 +10,6 @@ from extender.groups.near_bound import NearBound
 from extender.groups.planning import OfferedNodes
 from extender.groups.pod_group_cycle import PodGroups
 from extender.groups.readings import GroupOutcome, GroupReadings, GroupStatus
-from extender.groups.reservation.reserved_nodes import Reservation, ReservedNodes
 
 __all__ = [
     "GroupKey",
@@ -21,8 +20,6 @@ __all__ = [
     "NearBound",
     "OfferedNodes",
     "PodGroups",
-    "Reservation",
-    "ReservedNodes",
     "difference",
     "falls_short",
     "predict",

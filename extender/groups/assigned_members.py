@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from extender.groups.members.group import Group, GroupKey
     from extender.groups.members.member_counts import MemberCounts
-    from extender.groups.owned_groups import OwnedGroups
     from topology.annotations import PlanGroup
 
 __all__ = ["AssignedMembers"]
@@ -27,7 +26,6 @@ class AssignedMembers:
 
     groups: Mapping[GroupKey, Group]
     counts: MemberCounts
-    owned: OwnedGroups
     depart: Callable[[str], None]
     review: Callable[[Group], None]
 
@@ -51,16 +49,14 @@ class AssignedMembers:
         if uid not in self.counts.without_gpus.bound:
             self.see(uid, namespace, group, node)
 
-    def see_without_gpus(
-        self, uid: str, key: GroupKey, *, is_bound: bool = False, is_alone: bool = False
-    ) -> None:
+    def see_without_gpus(self, uid: str, key: GroupKey, *, is_bound: bool = False) -> None:
         """A member without GPUs of a group whose size counts it, or one placed without the group.
 
-        `is_bound`: it has a node; `is_alone`: its plan says that it was placed without the group.
+        `is_bound`: it has a node.
         """
         if self.counts.bound.key_of(uid) is not None:
             return  # it has GPUs, on a node where they are only counted
-        self.counts.without_gpus.see(uid, key, is_bound=is_bound, is_alone=is_alone)
+        self.counts.without_gpus.see(uid, key, is_bound=is_bound)
         self._review(key)
 
     def keep(self, uids: Iterable[str]) -> None:
@@ -73,7 +69,7 @@ class AssignedMembers:
 
     def end(self, uid: str) -> None:
         """A pod ended, or is gone."""
-        self.owned.ended(self.counts.without_gpus.end(uid))
+        self.counts.without_gpus.end(uid)
         key = self.counts.bound.key_of(uid)
         if key is not None:
             group = self.groups.get(key)

@@ -10,7 +10,6 @@ from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING
 
-from extender.groups.bandwidth import falls_short, predict
 from extender.groups.members.group import NO_PLACE, Stage
 from extender.groups.near_members import near_members
 from extender.groups.planning import JointPlan, JointPlanner
@@ -23,10 +22,9 @@ if TYPE_CHECKING:
     from extender.groups.members.bound_members import BoundMembers
     from extender.groups.members.group import Group, Member
     from extender.groups.planning import OfferedNodes
-    from extender.groups.reservation.reserved_nodes import ReservedNodes
     from extender.placement import Rater
     from extender.state import LiveCluster
-    from topology.groups import GroupValue
+    from topology.annotations import Plan
 
 __all__ = ["Claims"]
 
@@ -53,20 +51,18 @@ _MOST_DOUBLINGS = 10
 
 
 class Claims:
-    """Plans groups and keeps what they are to have; `reserved` are nodes that others keep."""
+    """Plans groups and keeps what they are to have."""
 
     def __init__(
         self,
         cluster: LiveCluster,
         rater: Rater,
         bound: BoundMembers,
-        reserved: ReservedNodes,
         *,
         claim_s: float,
     ) -> None:
         self._cluster = cluster
         self._bound = bound
-        self._reserved = reserved
         self._planner = JointPlanner(cluster, rater)
         self._claim_s = claim_s
         self._numbers = count(1)
@@ -85,27 +81,21 @@ class Claims:
         group.is_due = False
         ready = group.ready
         least = max(n_missing, 1)
-        if not (group.is_alike and group.is_sized) or len(ready) < least:
+        if not group.is_alike or len(ready) < least:
             return 0
         for node in [node for node, until_s in group.avoided.items() if until_s <= now_s]:
             del group.avoided[node]
         near = near_members(group, self._bound)
-        kept = self._reserved.names(group.priority, but=group.key) - {*near.former}
-        near = replace(near, avoided={*near.avoided, *kept})
         reason, detail = Reason.GROUP_NO_ROOM, ""
         for n_members, most_elsewhere in self._tries(group, len(ready), least):
             some = ready[:n_members]
             found = self._planner.plan(
                 [(one.request, _reach(group, one)) for one in some],
                 replace(near, most_elsewhere=most_elsewhere),
+                self._plans(group),
             )
             if isinstance(found, JointPlan):
-                value = self._value(group, found)
-                detail = falls_short(value, (request for request, _ in found.placements))
-                if detail:
-                    reason = Reason.GROUP_TOO_SLOW
-                elif self._claim(group, found, now_s):
-                    group.value = value
+                if self._claim(group, found, now_s):
                     if n_members < len(ready):
                         self._try_rest(group, now_s)
                     return n_members
@@ -113,10 +103,7 @@ class Claims:
                 reason, detail = found.reason, found.detail
         if n_missing > 0:
             self.drop(group)
-        if kept:
-            text = f"nodes that are reserved for other groups: {len(kept)}"
-            detail = "; ".join(filter(None, (detail, text)))
-        group.refuse(reason, detail, now_s=now_s)
+        group.refuse(reason, detail)
         group.planned_s, group.n_freed = now_s, 0
         pause_s = PLAN_PAUSE_S * 2 ** min(group.n_no_room, _MOST_DOUBLINGS)
         group.next_plan_s = now_s + min(pause_s, MOST_PLAN_PAUSE_S)
@@ -148,17 +135,12 @@ class Claims:
             group.next_plan_s = min(group.next_plan_s, group.planned_s + PLAN_PAUSE_S)
             group.n_no_room = group.n_freed = 0
 
-    def _value(self, group: Group, found: JointPlan) -> GroupValue | None:
-        """What the group is worth with this plan, and the members that have a node beside it."""
+    def _plans(self, group: Group) -> list[Plan]:
+        """Those of the members that have a node or a claim."""
         pods = (self._cluster.pods.get(uid) for uid in self._bound.by_uid(group.key))
         bound = (pod.node_plan for pod in pods if pod is not None)
         claimed = (one.plan for one in group.members.values())
-        plans = [plan for plan in (*bound, *claimed) if plan is not None]
-        request, _ = found.placements[0]
-        views = self._cluster.snapshot_of(request.resource).nodes
-        return predict(
-            [*plans, *(plan for _, plan in found.placements)], views, self._cluster.domains
-        )
+        return [plan for plan in (*bound, *claimed) if plan is not None]
 
     def _try_rest(self, group: Group, now_s: float) -> None:
         """Members beyond the size that did not fit with the others are planned by themselves."""
@@ -178,8 +160,7 @@ class Claims:
             member.stage, member.plan, member.number = Stage.CLAIMED, plan, next(self._numbers)
             member.filtered_s = member.woken_s = None
         group.claims_end_s, group.detail, group.n_no_room = ends_s, "", 0
-        group.no_room_s = None
-        group.level, group.domain = found.level, found.domain
+        group.level, group.domain, group.value = found.level, found.domain, found.value
         return True
 
     def is_intact(self, member: Member) -> bool:

@@ -28,8 +28,6 @@ The rules:
 6. A member that is gone takes its claim with it; a group that is no longer complete loses all
    claims, so that bind calls that are held fail.
 7. Nothing is planned before the pending pods were listed once. Pods of no group wait for no list.
-8. With a patience the nodes of one domain are reserved for a complete group that has found no room
-   for that long (`extender.groups.reservation.patience`).
 """
 
 from __future__ import annotations
@@ -46,18 +44,15 @@ from extender.groups.members.member_counts import MemberCounts
 from extender.groups.members.waiting_members import WaitingMembers
 from extender.groups.members.without_gpus import WithoutGpus
 from extender.groups.near_bound import NearBound
-from extender.groups.owned_groups import OwnedGroups
 from extender.groups.readings import GroupReadings
-from extender.groups.reconcile.reconciler import MANY, Reconciler
+from extender.groups.reconcile.reconciler import Reconciler
 from extender.groups.reconcile.waking import FEW_ASKED
 from extender.groups.releases import Releases
-from extender.groups.reservation.patience import Patience
-from extender.groups.reservation.reserved_nodes import ReservedNodes
 from extender.protocol import Reason
 from extender.unschedulable import Requeue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from extender.groups.members.group import Group
     from extender.groups.planning import OfferedNodes
@@ -72,11 +67,10 @@ __all__ = ["Groups"]
 class Groups:
     """The groups of one engine. Not thread-safe: called from the event loop only.
 
-    `assigned` is for pods with a node, `near_bound` for members that do not wait, `owned` for those
-    whose size another object says, `reserved` for pods that are no members, `releases` for bind
-    calls. `patience_s` of 0 reserves nothing. `at_once`: no watch of pending pods runs, and nothing
-    can fail between two Bindings (the embedded cluster). Members count as soon as filter is called
-    for them, which then plans, and no bind is held.
+    `assigned` is for pods with a node, `near_bound` for members that do not wait,
+    `releases` for bind calls. `at_once`: no watch of pending pods runs, and nothing can fail
+    between two Bindings (the embedded cluster). Members count as soon as filter is called for them,
+    which then plans, and no bind is held.
     """
 
     def __init__(
@@ -85,7 +79,6 @@ class Groups:
         rater: Rater,
         *,
         claim_s: float,
-        patience_s: float = 0.0,
         at_once: bool = False,
     ) -> None:
         self._cluster = cluster
@@ -96,32 +89,22 @@ class Groups:
         self._bound = BoundMembers()
         self._without_gpus = WithoutGpus()
         self._counts = MemberCounts(self._bound, self._without_gpus)
-        self.reserved = ReservedNodes()
-        self._claims = Claims(cluster, rater, self._bound, self.reserved, claim_s=claim_s)
-        self._patience = Patience(
-            cluster, self._claims.planner, self._counts, self.reserved, patience_s=patience_s
-        )
-        self.readings = GroupReadings(
-            self._groups, self._counts, self._claims, self.reserved, cluster
-        )
+        self._claims = Claims(cluster, rater, self._bound, claim_s=claim_s)
+        self.readings = GroupReadings(self._groups, self._counts, self._claims, cluster)
         self.releases = Releases(
             self._waiting, cluster, self._claims, self.readings.journal, at_once
         )
         self.near_bound = NearBound(self._bound, self._claims.planner)
         self._reconciler = Reconciler(cluster, self._claims, self.releases, self._counts)
         self._departed = Departed()
-        self.owned = OwnedGroups(
-            self._groups, self._counts, reads=not at_once, review=self._review, lose=self.lose
-        )
         self.assigned = AssignedMembers(
-            self._groups, self._counts, self.owned, depart=self.depart, review=self._review
+            self._groups, self._counts, depart=self.depart, review=self._review
         )
 
     # What the watches show.
 
     def see(self, request: PodRequest, now_s: float) -> None:
         """A pending pod; nothing for one that waits for no other."""
-        request = self.owned.use(request, now_s)
         if request.shape is None:
             self.lose(request.uid)
             if request.group is not None:
@@ -172,11 +155,9 @@ class Groups:
         self._claims.give_back(member)
         self._waiting.remove(uid)
         if group.members:
-            self.owned.pods_changed(member.request)
             self._review(group)
         else:
             self._bound.start_over(group.key)
-            self._patience.forget(group.key)
 
     # Filter.
 
@@ -209,21 +190,12 @@ class Groups:
 
     def due(self, now_s: float) -> tuple[Requeue, ...]:
         """Plan what is due; the members to wake."""
-        alone = self.owned.take_alone()
-        requests = list(alone)
-        if self._is_listed and self._groups:
-            woken = self._reconciler.reconcile(self._groups, now_s)
-            is_called = self.readings.is_placing(now_s)
-            requests += [one.request for one in woken if is_called or one.n_asked <= FEW_ASKED]
-            self._patience.look(self._groups, now_s)
-        return tuple(Requeue(one.namespace, one.name, one.uid, None) for one in requests)
-
-    def release_nodes(self) -> Sequence[str]:
-        """Take the nodes that are no longer reserved: other groups may have them from now on."""
-        released = self.reserved.take_released()
-        if released:
-            self._reconciler.devices_freed(self._groups.values(), MANY)
-        return released
+        if not (self._is_listed and self._groups):
+            return ()
+        woken = self._reconciler.reconcile(self._groups, now_s)
+        is_called = self.readings.is_placing(now_s)
+        asked = [one.request for one in woken if is_called or one.n_asked <= FEW_ASKED]
+        return tuple(Requeue(one.namespace, one.name, one.uid, None) for one in asked)
 
     def expire(self, now_s: float) -> None:
         """Claims end with their time, and plans that no bind has any more.
@@ -232,7 +204,6 @@ class Groups:
         """
         self._bound.expire(now_s)
         self._departed.expire(now_s)
-        self.owned.expire(now_s)
         for key in tuple(self._reconciler.unsettled):
             group = self._groups.get(key)
             if group is None or not self._expire(group, now_s):
@@ -319,7 +290,6 @@ class Groups:
             member = Member(request, now_s, is_watched=self._at_once)
             group = self._waiting.add(key, member)
             self._reconciler.unsettled[key] = None
-            self.owned.pods_changed(request)
             self._review(group)
             return group, member
         group, member = found
@@ -344,7 +314,7 @@ class Groups:
             group.refuse(Reason.GROUP_DIFFERS, group.difference)
         elif not self._counts.is_complete(group) or group.refusal is Reason.GROUP_DIFFERS:
             self._claims.drop(group)
-            group.refuse(Reason.GROUP_WAITING, "" if group.is_sized else "its size is not read yet")
+            group.refuse(Reason.GROUP_WAITING, "")
         else:
             self.releases.settle(group, self._counts.n_open(group))
 

@@ -208,17 +208,6 @@ class MemberOfGroup(Body):
     is_bound: bool
 
 
-class ReservedForGroup(Body):
-    """The nodes that are reserved for a group that waited long: in words, and the first 8 names.
-
-    `since_s` is the engine's time.
-    """
-
-    place: str
-    nodes: list[str]
-    since_s: float
-
-
 class GroupOfPod(Body):
     """The pod's group: how many members there are, why they wait, and what its GPUs are worth.
 
@@ -228,8 +217,7 @@ class GroupOfPod(Body):
     is missing. `level` and `domain` are those of the nodes of all members. Figures are all-reduce
     bus bandwidth in GB/s over the nodes that members are on, or that are claimed; `least` is less
     the stated error, which `coterie.gpu/min-bandwidth` is compared with; null where unknown.
-    `reserved` are nodes that other pods do not get while it waits, null for none. `members` are
-    the first 8, those without a node first.
+    `members` are the first 8, those without a node first.
     """
 
     name: str
@@ -246,7 +234,6 @@ class GroupOfPod(Body):
     gbytes_per_s: float | None
     least_gbytes_per_s: float | None
     limited_by: str | None
-    reserved: ReservedForGroup | None
     members: list[MemberOfGroup]
 
 

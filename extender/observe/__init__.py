@@ -4,7 +4,7 @@ Only observes: nothing that decides or serves depends on what is recorded here.
 """
 
 from extender.observe.event_recorder import Reporter
-from extender.observe.events import Note, notes_of_answer, notes_of_effect, notes_of_no_group
+from extender.observe.events import Note, notes_of_answer, notes_of_effect
 from extender.observe.group_events import GroupReports
 from extender.observe.group_metrics import GroupMetrics
 from extender.observe.live_metrics import EffectCounts, LiveMetrics
@@ -20,5 +20,4 @@ __all__ = [
     "Reporter",
     "notes_of_answer",
     "notes_of_effect",
-    "notes_of_no_group",
 ]

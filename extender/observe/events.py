@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from extender.protocol import Answer
     from topology.annotations import ContainerPlan
 
-__all__ = ["EventReason", "Note", "notes_of_answer", "notes_of_effect", "notes_of_no_group"]
+__all__ = ["EventReason", "Note", "notes_of_answer", "notes_of_effect"]
 
 
 class EventReason(Enum):
@@ -42,9 +42,7 @@ class EventReason(Enum):
     GROUP_DIFFERS = "GroupDiffers"
     GROUP_NOT_BOUND = "GroupNotBound"
     GROUP_HAS_NO_ROOM = "GroupHasNoRoom"
-    GROUP_NOT_INFERRED = "GroupNotInferred"
     GROUP_PARTIAL = "GroupPartial"
-    GROUP_RESERVED = "GroupReserved"
     GROUP_PLACED = "GroupPlaced"
 
     @property
@@ -58,7 +56,7 @@ class EventReason(Enum):
         return self is EventReason.PLACED
 
 
-_NORMAL = frozenset({EventReason.PLACED, EventReason.GROUP_RESERVED, EventReason.GROUP_PLACED})
+_NORMAL = frozenset({EventReason.PLACED, EventReason.GROUP_PLACED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +117,6 @@ def notes_of_effect(effect: object) -> Iterator[Note]:
             yield Note(about, EventReason.NODE_PROBLEM, effect.detail)
         case _:
             return
-
-
-def notes_of_no_group(pod: ObjectKey | None, why: str) -> Iterator[Note]:
-    """The Event about the first of pods that seem to be a group, and are placed without one."""
-    if pod is not None:
-        yield Note(pod, EventReason.GROUP_NOT_INFERRED, why)
 
 
 def _pod_of(answer: Answer) -> ObjectKey:

@@ -19,7 +19,7 @@ from kube.objects import ObjectKey
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from extender.groups import GroupKey, GroupOutcome, GroupStatus, Reservation
+    from extender.groups import GroupKey, GroupOutcome, GroupStatus
     from topology.groups import GroupValue
 
 __all__ = ["GroupReports"]
@@ -38,6 +38,8 @@ _WAITING, _DIFFERS = EventReason.GROUP_WAITING, EventReason.GROUP_DIFFERS
 _NO_PLACE = {
     Reason.GROUP_NO_ROOM: EventReason.GROUP_HAS_NO_ROOM,
     Reason.GROUP_NEVER: EventReason.GROUP_HAS_NO_ROOM,
+    Reason.GROUP_ONE_MODEL: EventReason.GROUP_HAS_NO_ROOM,
+    Reason.GROUP_MODEL_NEVER: EventReason.GROUP_HAS_NO_ROOM,
     Reason.GROUP_TOO_SLOW: EventReason.GROUP_HAS_NO_ROOM,
     Reason.GROUP_NOT_BOUND: EventReason.GROUP_NOT_BOUND,
 }
@@ -75,9 +77,6 @@ class GroupReports:
     _said_s: dict[GroupKey, tuple[Reason | None, float]] = field(
         init=False, default_factory=dict["GroupKey", "tuple[Reason | None, float]"]
     )
-    _reserved: dict[GroupKey, Reservation] = field(
-        init=False, default_factory=dict["GroupKey", "Reservation"]
-    )
     _looked_s: float = field(init=False, default=0.0)
 
     def look(self) -> None:
@@ -92,7 +91,6 @@ class GroupReports:
         self._looked_s = now_s
         statuses = list(self.groups.statuses()) if self.groups.is_placing(now_s) else []
         said_s, self._said_s = self._said_s, {}
-        reserved, self._reserved = self._reserved, {}
         for group in statuses:
             said = said_s.get(group.key)
             note = _due(group, said, now_s)
@@ -101,24 +99,12 @@ class GroupReports:
                 self.record(note)
             if said is not None:
                 self._said_s[group.key] = said
-            if group.members and group.reservation is not None:
-                self._reserved[group.key] = group.reservation
-                if reserved.get(group.key) != group.reservation:
-                    self.record(_reserved(group, group.reservation))
 
 
 def _first(group: GroupStatus) -> ObjectKey:
     """The member that is named: the first by rank."""
     first = group.members[0]
     return ObjectKey(group.key[0], first.name, first.uid)
-
-
-def _reserved(group: GroupStatus, reservation: Reservation) -> Note:
-    message = (
-        f"{reservation.place} reserved for {group.title}, which has waited long for room: other "
-        "pods of its priority or less get no GPUs there while it waits"
-    )
-    return Note(_first(group), EventReason.GROUP_RESERVED, message)
 
 
 def _due(group: GroupStatus, said: tuple[Reason | None, float] | None, now_s: float) -> Note | None:

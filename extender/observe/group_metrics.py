@@ -11,11 +11,11 @@ from prometheus_client import Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from prometheus_client.core import Metric
 
-    from extender.groups import GroupOutcome, GroupStatus, Reservation
+    from extender.groups import GroupOutcome, GroupStatus
 
 __all__ = ["GroupMetrics"]
 
@@ -35,11 +35,6 @@ class CountedGroups(Protocol):
     @property
     def n_held(self) -> int:
         """Bind calls that wait for those of other members."""
-        ...
-
-    @property
-    def reservations(self) -> Collection[Reservation]:
-        """Nodes that are reserved for groups that have waited long."""
         ...
 
     def statuses(self) -> Iterator[GroupStatus]:
@@ -89,13 +84,6 @@ class GroupMetrics:
             "scheduler's httpTimeout. A number that stays means that a member is not offered its "
             "node.",
             self._groups.n_held,
-        )
-        yield GaugeMetricFamily(
-            f"{_PREFIX}reserved_nodes",
-            "Nodes that are reserved for groups that found no room for group_patience_s: GPUs that "
-            "are free there are idle while the group waits. Pods of the reason node_reserved wait "
-            "for them.",
-            sum(len(one.nodes) for one in self._groups.reservations),
         )
         placed = CounterMetricFamily(
             f"{_PREFIX}groups",

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from extender.observe.event_recorder import Reporter
     from extender.observe.group_metrics import GroupMetrics
     from extender.state import Effect
-    from extender.watch import Feed, InjectedRequests, OwnerReader, Prober
+    from extender.watch import Feed, InjectedRequests, Prober
     from kube.watch import Counts
 
 __all__ = ["EffectCounts", "LiveMetrics"]
@@ -81,7 +81,6 @@ class LiveMetrics:
     feed: Feed
     prober: Prober
     injected: InjectedRequests
-    owners: OwnerReader
     requeuer: Requeuer
     reporter: Reporter
     effects: EffectCounts
@@ -117,15 +116,6 @@ class LiveMetrics:
             "read, since a webhook, a policy or a LimitRange may have added one. It falls to 0 "
             "minutes after the start; above, such pods are not counted yet.",
             self.injected.n_open,
-        )
-        yield _counter(
-            "group_owner_reads",
-            "Jobs, JobSets and PodGroups that were read for the size of their pods' group: sized; "
-            "no_gang (its pods need not run together), one_by_one (it creates them one after the "
-            "other), absent, forbidden (a right is missing: alert above 0) or failed. But for "
-            "sized their pods are placed without a group.",
-            "result",
-            self.owners.results,
         )
         yield _counter(
             "requeues",

@@ -3,7 +3,7 @@
 A function of a snapshot and a pod; changes nothing and knows no HTTP.
 """
 
-from extender.placement.domain_crowding import DomainCrowding
+from extender.placement.domain_free_capacity import DomainFreeCapacity
 from extender.placement.filter_score import (
     RELIEVED,
     Filtered,
@@ -15,17 +15,18 @@ from extender.placement.filter_score import (
     refuse_nodes,
     score_nodes,
 )
-from extender.placement.node_order import Rank, rank_fit, scores
+from extender.placement.node_order import Rank, RankKey, rank_fit, scores
 from extender.placement.rating import WORK_S, Rater, RatingBudget, Refusal, rating_work
 from extender.placement.request_reader import NodesRequest, RequestedNodes, RequestReader, locate
 
 __all__ = [
     "RELIEVED",
     "WORK_S",
-    "DomainCrowding",
+    "DomainFreeCapacity",
     "Filtered",
     "NodesRequest",
     "Rank",
+    "RankKey",
     "Rater",
     "RatingBudget",
     "Refusal",

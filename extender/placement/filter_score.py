@@ -89,15 +89,13 @@ def filter_nodes(  # noqa: PLR0913 - what a choice depends on
     rater: Rater,
     rules: Rules,
     budget: RatingBudget | None = None,
-    reserved: NDArray[np.bool_] | None = None,
-    crowding: NDArray[np.int64] | None = None,
+    free_capacity: NDArray[np.int64] | None = None,
 ) -> Filtered:
     """Name the nodes that can take the pod, at most `rules.candidate_limit` (0: all) of the best.
 
     The pod requests GPUs. All feasible nodes are named, in request order, where kube-scheduler
     scores nodes by something not visible here: preferred terms of the pod. Without a `budget` every
-    state is rated. `reserved` are nodes that are no others' than the pod's, bool[n] by position in
-    the node index. `crowding` is that of `extender.placement.domain_crowding`.
+    state is rated. `free_capacity` is that of `extender.placement.domain_free_capacity`.
     """
     positions, numbers = requested.positions, snapshot.state_ids[requested.positions]
     ratings = _rate(request, numbers, snapshot, rater, budget)
@@ -110,17 +108,12 @@ def filter_nodes(  # noqa: PLR0913 - what a choice depends on
         fits[list(ranks)] = True
         is_fitting = fits[numbers]
         positions, numbers = positions[is_fitting], numbers[is_fitting]
-    if reserved is not None:
-        is_open = ~reserved[positions]
-        positions, numbers = positions[is_open], numbers[is_open]
-        if not len(positions):
-            return _refuse_all(request, requested, snapshot, ratings, curable=frozenset())
     n_feasible = len(positions)
     may_thin = rules.candidate_limit > 0 and not request.has_soft_wishes
     if may_thin and n_feasible > rules.candidate_limit:
         places = _places(ranks, len(snapshot.state_numbers))[numbers]
-        if crowding is not None:
-            places = _by_crowding(places, crowding[positions])
+        if free_capacity is not None:
+            places = _by_free_capacity(places, free_capacity[positions])
         positions = draw(
             snapshot.node_index,
             positions,
@@ -149,7 +142,7 @@ def prioritize_nodes(  # noqa: PLR0913 - what scores depend on
     *,
     rater: Rater,
     budget: RatingBudget | None = None,
-    crowding: NDArray[np.int64] | None = None,
+    free_capacity: NDArray[np.int64] | None = None,
 ) -> list[str]:
     """Score every requested node, 0..10, as JSON entries; the pod requests GPUs.
 
@@ -157,7 +150,7 @@ def prioritize_nodes(  # noqa: PLR0913 - what scores depend on
     """
     positions = requested.positions
     by_position = score_nodes(
-        request, positions, snapshot, rater=rater, budget=budget, crowding=crowding
+        request, positions, snapshot, rater=rater, budget=budget, free_capacity=free_capacity
     )
     heads = snapshot.node_index.score_heads
     where: list[int] = positions.tolist()
@@ -173,29 +166,31 @@ def score_nodes(  # noqa: PLR0913 - what scores depend on
     *,
     rater: Rater,
     budget: RatingBudget | None = None,
-    crowding: NDArray[np.int64] | None = None,
+    free_capacity: NDArray[np.int64] | None = None,
 ) -> list[int]:
     """Score the nodes at these positions, 0..10, in their order; 0 where one cannot take it.
 
-    `crowding` is that of `extender.placement.domain_crowding`.
+    `free_capacity` is that of `extender.placement.domain_free_capacity`.
     """
     numbers = snapshot.state_ids[positions]
     ranks = _ranks(_rate(request, numbers, snapshot, rater, budget))
     # Nodes that share a state may differ in their taint: twice the state's number, plus the taint.
-    # With crowding they differ by it too, in the digits above.
-    per_crowding = 2 * len(snapshot.samples)
+    # With free_capacity they differ by it too, in the digits above.
+    per_capacity = 2 * len(snapshot.samples)
     packed = 2 * numbers + snapshot.node_index.is_soft_tainted[positions]
-    if crowding is not None:
-        packed += per_crowding * crowding[positions]
+    if free_capacity is not None:
+        packed += per_capacity * free_capacity[positions]
     keys: list[int] = packed.tolist()
-    numbers_of = {key: key % per_crowding >> 1 for key in set(keys)}
+    numbers_of = {key: key % per_capacity >> 1 for key in set(keys)}
     by_key = scores(
         {key: ranks[number] for key, number in numbers_of.items() if number in ranks},
         request.size_gpus,
         loss_bounds=rater.loss_bounds,
         has_soft_wishes=request.has_soft_wishes,
         avoided={key for key in numbers_of if key & 1},
-        crowding=None if crowding is None else {key: key // per_crowding for key in numbers_of},
+        free_capacity=None
+        if free_capacity is None
+        else {key: key // per_capacity for key in numbers_of},
     )
     return [by_key.get(key, 0) for key in keys]
 
@@ -271,9 +266,11 @@ def _places(ranks: Mapping[int, Rank], n_numbers: int) -> NDArray[np.int64]:
     return np.array(places, dtype=np.int64)
 
 
-def _by_crowding(places: NDArray[np.int64], crowding: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The nodes' places where those of equal ones differ by their domains' crowding."""
-    both = places * (1 + crowding.max()) + crowding
+def _by_free_capacity(
+    places: NDArray[np.int64], free_capacity: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """The nodes' places where those of equal ones differ by their domains' free_capacity."""
+    both = places * (1 + free_capacity.max()) + free_capacity
     finer: NDArray[np.int64] = np.unique(both, return_inverse=True)[1]
     return finer
 
@@ -290,14 +287,10 @@ def _refuse_all(
 
     All others are unresolvable, so that no useless preemption is attempted. On the pod's own
     nominated node they are not, else the pod preempted again while its victims still leave
-    (default_preemption.go of 1.36, podEligibleToPreemptOthers). Nodes that fit are reserved, and
-    that is the main reason where there is one: without it the pod would have a node.
+    (default_preemption.go of 1.36, podEligibleToPreemptOthers).
     """
     numbers = snapshot.state_ids[requested.positions]
-    reasons = {
-        n: one.reason if isinstance(one, Refusal) else Reason.NODE_RESERVED
-        for n, one in ratings.items()
-    }
+    reasons = {n: one.reason for n, one in ratings.items() if isinstance(one, Refusal)}
     tails = {number: reason_tail(reason.value) for number, reason in reasons.items()}
     own = snapshot.positions.get(request.nominated_node or "", -1)
     failed: list[str] = []
@@ -314,8 +307,6 @@ def _refuse_all(
             counts[reasons[number]] += n_nodes
     waits = RELIEVED & counts.keys()
     main = max(waits or counts, key=lambda reason: (counts[reason], reason.name), default=None)
-    if Reason.NODE_RESERVED in counts:
-        main = Reason.NODE_RESERVED
     return Filtered((), requested.positions[:0], failed, unresolvable, 0, main)
 
 

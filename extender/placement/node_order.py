@@ -13,9 +13,9 @@ Order (first difference decides):
    classes of 2 %
 3. economy: the remainder lost, in GPU-equivalents times what a GPU of the node is worth (but for
    `prefer: fastest`), so that among equally close nodes the one with the least future placement
-   cost comes first, and cheap GPUs before scarce ones; then the fewest free GPUs; then, where the
-   setting `keep_domains_whole` is on, the domain with the least room left, which is no part of a
-   state's key: the caller has it of each node (`extender.placement.domain_crowding`)
+   cost comes first, and cheap GPUs before scarce ones; then the fewest free GPUs; then the network
+   domain with the least room left, which is no part of a state's key: the caller has it of each
+   node (`extender.placement.domain_free_capacity`)
 4. at the caller: a hash of pod and node (candidates), or the node's name (explain)
 
 Pods for which the core puts the remainder first (affinity `none`, one GPU per container,
@@ -45,7 +45,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from extender.protocol import is_packed
 from topology.annotations import NicRule, Prefer
@@ -60,6 +60,7 @@ __all__ = [
     "DEFAULT_LOSS_BOUNDS",
     "TOP_SCORE",
     "Rank",
+    "RankKey",
     "rank_fit",
     "rank_sets",
     "scores",
@@ -67,6 +68,9 @@ __all__ = [
 ]
 
 K = TypeVar("K", bound="Hashable")
+
+RankKey: TypeAlias = "tuple[bool, tuple[int, int] | tuple[()], int, float, int]"
+"""A sort key of nodes, the best one first; equal nodes have equal ones."""
 
 TOP_SCORE = 10
 """MaxExtenderPriority (kube-scheduler/extender/v1/types.go)."""
@@ -99,9 +103,7 @@ class Rank:
     remainder_cost_gpus: float
     n_free: int
     worth: float = 1.0
-    key: tuple[bool, tuple[int, int] | tuple[()], int, float, int] = field(
-        init=False, repr=False, compare=False
-    )
+    key: RankKey = field(init=False, repr=False, compare=False)
     """Sort key, without the caller's tie-break."""
 
     def __post_init__(self) -> None:
@@ -217,13 +219,13 @@ def scores(  # noqa: PLR0913 - what scores depend on
     loss_bounds: Sequence[float],
     has_soft_wishes: bool,
     avoided: Collection[K] = (),
-    crowding: Mapping[K, int] | None = None,
+    free_capacity: Mapping[K, int] | None = None,
 ) -> dict[K, int]:
     """Map ranks, by any key, onto 0..10; `size_gpus` is the pod's size. O(n).
 
     `has_soft_wishes`: the pod has preferences that kube-scheduler scores. `avoided` are the keys of
-    nodes with a PreferNoSchedule taint. `crowding` is how crowded the nodes' domains are, less is
-    better; None where that does not count.
+    nodes with a PreferNoSchedule taint. `free_capacity` is how much room the nodes' domains have,
+    less is better; None where that does not count.
 
     >>> near, far = Rank((0, 0), 0.0, 1.0, 8), Rank((0, 3), 0.0, 1.0, 8)
     >>> costly = Rank((0, 0), 0.0, 3.0, 8)
@@ -241,8 +243,8 @@ def scores(  # noqa: PLR0913 - what scores depend on
         best = _closest(members)
         if not has_soft_wishes:
             best = _cheapest(best, size_gpus, avoided)
-            if crowding is not None:
-                best = _in_fullest_domain(best, crowding)
+            if free_capacity is not None:
+                best = _in_fullest_domain(best, free_capacity)
         top = TOP_SCORE - _LEVELS_PER_BAND * band
         result |= {key: top if key in best else top - 1 for key in members}
     return result
@@ -282,7 +284,9 @@ def _cheapest(
     return {key: rank for key, rank in members.items() if rank.n_free == fewest}
 
 
-def _in_fullest_domain(members: Mapping[K, Rank], crowding: Mapping[K, int]) -> Mapping[K, Rank]:
+def _in_fullest_domain(
+    members: Mapping[K, Rank], free_capacity: Mapping[K, int]
+) -> Mapping[K, Rank]:
     """Of these the nodes in the domain with the least room left."""
-    least = min(crowding[key] for key in members)
-    return {key: rank for key, rank in members.items() if crowding[key] == least}
+    least = min(free_capacity[key] for key in members)
+    return {key: rank for key, rank in members.items() if free_capacity[key] == least}

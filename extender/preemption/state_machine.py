@@ -51,7 +51,7 @@ from extender.protocol import Answer, Outcome, Reason, Verb, failure, messages, 
 from kube.errors import Unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from extender.placement import Rater
     from extender.preemption.node_pods import NodeReading, PodOnNode
@@ -118,8 +118,8 @@ class _Preemption:
 class Preemptions:
     """Preemptions over one cluster. Not thread-safe: called from the event loop only.
 
-    `resolve` gives a pod the size of its group, or no group (`extender.groups.owned_groups`).
-    `reserved` are the nodes that pods of a priority may not have: no pod is evicted there for them.
+    `others` are those of some nodes that a member of a group does not get
+    (`extender.groups.near_bound`): no pod is evicted there for it.
     """
 
     def __init__(
@@ -127,13 +127,11 @@ class Preemptions:
         cluster: LiveCluster,
         rules: Rules,
         rater: Rater,
-        resolve: Callable[[PodRequest], PodRequest],
         *,
-        reserved: Callable[[int], Collection[str]] = lambda _: (),
+        others: Callable[[PodRequest, Iterable[str]], Collection[str]] = lambda _, __: (),
     ) -> None:
-        self._resolve = resolve
+        self._others = others
         self._cluster = cluster
-        self._reserved = reserved
         self._rules = rules
         self._rater = rater
         self._in_flight: dict[int, _Preemption] = {}
@@ -144,9 +142,7 @@ class Preemptions:
         generation = self._cluster.snapshot.generation
         try:
             args = messages.decode(messages.PreemptionArgs, body)
-            request = self._resolve(
-                parse_pod(args.pod, self._rules.resources, self._rules.group_kinds)
-            )
+            request = parse_pod(args.pod, self._rules.resources, self._rules.group_kinds)
             pod = read_pod_on_node(args.pod_content)
         except (WireError, MalformedPod, Unreadable) as error:
             return failure(Verb.PREEMPT, Reason.MALFORMED, str(error), generation)
@@ -220,18 +216,15 @@ class Preemptions:
         """Sort the nodes: those that pass as they are, those to be read, those that never will."""
         nodes = WhatIfNodes(self._cluster, self._rater, call.request)
         priorities = Priorities(self._cluster, call.given, call.request.priority)
-        reserved = self._reserved(call.request.priority)
+        others = self._others(call.request, call.given)
         passing: _Named = {}
         candidates: list[str] = []
-        is_kept_off = False
         for name, given in call.given.items():
             node = nodes.get(name)
-            if node is None or any(priorities.is_too_high(uid) for uid in given.uids):
+            is_too_high = any(priorities.is_too_high(uid) for uid in given.uids)
+            if node is None or is_too_high or name in others:
                 continue
             is_nominated = name == call.request.nominated_node
-            if name in reserved and not is_nominated:
-                is_kept_off = True
-                continue
             if given.uids and not is_nominated and node.is_enough(given.uids):
                 passing[name] = _unchanged(given)
             elif node.has_machine:
@@ -254,8 +247,6 @@ class Preemptions:
                 if costs[name] < bound or name == call.request.nominated_node
             ]
         candidates.sort(key=lambda name: (name != call.request.nominated_node, costs[name], name))
-        if is_kept_off and not passing and not candidates:
-            return self._refuse(call, Reason.NODE_RESERVED)
         call = replace(call, passing=passing, waiting=tuple(candidates))
         return self._read(call) if candidates else self._finish(call)
 

@@ -4,7 +4,6 @@ Knows the wire; knows no cluster and decides nothing.
 """
 
 from extender.protocol.answers import Answer, Outcome, TimedAnswer, Verb, failure
-from extender.protocol.group_owner import OWNED_KINDS, GroupOwner
 from extender.protocol.messages import WirePod, decode
 from extender.protocol.node_affinity import read_node_affinity, write_node_affinity
 from extender.protocol.pod_group import (
@@ -22,9 +21,7 @@ from extender.protocol.tolerations import read_tolerations
 __all__ = [
     "GROUP_KINDS",
     "GROUP_MARKS",
-    "OWNED_KINDS",
     "Answer",
-    "GroupOwner",
     "Outcome",
     "PodRequest",
     "Reason",

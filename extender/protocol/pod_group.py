@@ -1,9 +1,8 @@
 """The group of a pod: by Coterie's own keys, else by those of the kinds that may be inferred.
 
 What it answers: group, rank, and warnings. Own keys win. The other kinds are read only where the
-setting `group_kinds` names them. Most say both name and size on each pod; their size counts pods
-without GPUs too (`GroupWish.counts_all`). Of the others the pod says which object has the size
-(`extender.protocol.group_owner`).
+setting `group_kinds` names them. They say both name and size on each pod; their size counts pods
+without GPUs too (`GroupWish.counts_all`).
 
 Members that are created one after the other, each when the one before it runs, would wait for ever:
 such a pod's group is never inferred, and own keys with a size make a warning. A group that
@@ -21,7 +20,6 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
-from extender.protocol.group_owner import OWNED_KINDS, OWNER_MARKS, GroupOwner, find_owner
 from topology.annotations import ANY_DOMAIN, GroupWish, Strength, parse_group, pod_keys
 
 if TYPE_CHECKING:
@@ -81,13 +79,9 @@ _AFTER_MASTER = "worker"
 
 @dataclass(frozen=True, slots=True)
 class PodGroup:
-    """What a pod says of its group. `wish` is None without one, `rank` None without an index.
-
-    `owner` is the object that says the size, None where the pod says it.
-    """
+    """What a pod says of its group. `wish` is None without one, `rank` None without an index."""
 
     wish: GroupWish | None = None
-    owner: GroupOwner | None = None
     rank: int | None = None
     warnings: tuple[str, ...] = ()
 
@@ -159,14 +153,13 @@ _READERS: Mapping[str, Callable[[_Marks], GroupWish | None]] = {
     "yunikorn": _yunikorn,
     "leaderworkerset": _leader_worker_set,
 }
-GROUP_KINDS = (*_READERS, *OWNED_KINDS)
-"""Kinds whose pods say name and size of their group, and those whose size another object says."""
+GROUP_KINDS = tuple(_READERS)
+"""Kinds whose pods say name and size of their group."""
 GROUP_MARKS: Mapping[str, tuple[str, ...]] = {
     "kueue": (_KUEUE_NAME, _KUEUE_COUNT, _KUEUE_ONE_BY_ONE),
     "koordinator": (_GANG_NAME, _GANG_SIZE),
     "yunikorn": (_TASK_GROUP, _TASK_GROUPS, *_APPLICATIONS),
     "leaderworkerset": (_LWS_KEY, _LWS_SIZE, _LWS_EXCLUSIVE),
-    **OWNER_MARKS,
 }
 """Labels and annotations by which the group of a kind is inferred, the one that names it first."""
 
@@ -174,31 +167,10 @@ GROUP_MARKS: Mapping[str, tuple[str, ...]] = {
 def inferred_group(
     labels: Mapping[str, str], annotations: Mapping[str, str], kinds: Collection[str]
 ) -> GroupWish | None:
-    """The group of the first of the `kinds` that the pod is marked for; None: of none.
-
-    Its size is None where another object says it.
-    """
-    found = _infer("", labels, annotations, kinds)
-    return None if found is None else found[0]
-
-
-def _infer(
-    namespace: str,
-    labels: Mapping[str, str],
-    annotations: Mapping[str, str],
-    kinds: Collection[str],
-) -> tuple[GroupWish, GroupOwner | None] | None:
-    """What pods say themselves comes first, in the order of `kinds`."""
+    """The group of the first of the `kinds` that the pod is marked for; None: of none."""
     marks = _Marks(labels, annotations)
-    for kind in kinds:
-        wish = _READERS[kind](marks) if kind in _READERS else None
-        if wish is not None:
-            return wish, None
-    for kind in OWNED_KINDS:
-        owner = find_owner(kind, namespace, labels) if kind in kinds else None
-        if owner is not None:
-            return GroupWish(owner.group_name, counts_all=owner.counts_all), owner
-    return None
+    wishes = (_READERS[kind](marks) for kind in kinds)
+    return next((wish for wish in wishes if wish is not None), None)
 
 
 def has_group(
@@ -216,18 +188,18 @@ def has_group(
 def read_group(pod: WirePod, kinds: Collection[str]) -> PodGroup:
     """Read the group of a pod with GPUs. Raises `PolicyError` for own keys that are wrong."""
     annotations, labels = pod.metadata.annotations or {}, pod.metadata.labels or {}
-    wish, owner = parse_group(annotations), None
+    wish = parse_group(annotations)
     is_own = wish is not None
     if wish is None:
-        wish, owner = _infer(pod.metadata.namespace, labels, annotations, kinds) or (None, None)
+        wish = inferred_group(labels, annotations, kinds)
     kubernetes = pod.spec.scheduling_group
     if wish is not None and kubernetes is not None:
-        wish, owner = replace(wish, size=None), None
+        wish = replace(wish, size=None)
     elif kubernetes is not None and kubernetes.pod_group_name:
         wish = GroupWish(f"{_POD_GROUP}/{kubernetes.pod_group_name}")
     waits = wish is not None and wish.size is not None
     warnings = _warnings(pod) if is_own and waits else ()
-    return PodGroup(wish, owner, _rank(labels), _without_effect(wish) + warnings)
+    return PodGroup(wish, _rank(labels), _without_effect(wish) + warnings)
 
 
 def _rank(labels: Mapping[str, str]) -> int | None:

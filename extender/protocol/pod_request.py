@@ -35,7 +35,6 @@ from topology.select import ContainerRequest, ContainerRole, pod_size
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from extender.protocol.group_owner import GroupOwner
     from extender.protocol.messages import Container, WirePod
 
 __all__ = ["PodRequest", "Shape", "is_packed", "parse_pod"]
@@ -74,12 +73,11 @@ class PodRequest:
     pod's `spec.priority` (absent: 0); `resource_version` that of the pod as it was read, or empty;
     `retry` its annotation `coterie.gpu/retry`, or empty. `group` is the one that it belongs to, and
     `rank` its place among the members (`extender.protocol.pod_group`); None: there is none. A pod
-    without GPUs has a group only where the group's size counts it. `group_owner` is the object that
-    says the group's size, which is None until it is read; None where the pod says it. `pod_group`
+    without GPUs has a group only where the group's size counts it. `pod_group`
     is the PodGroup of its `spec.schedulingGroup`, for which Kubernetes waits; or empty.
     `group_floor_gbytes_per_s` is the bandwidth that a member of a group with a size requires of the
-    whole group. `node_affinity` is what the pod requires of its node's labels: no verb's answer
-    depends on it, and requests are equal without it.
+    whole group. `node_affinity` is what the pod requires of its node's labels, which decides
+    only whether members of a group ask for different GPU models; requests are equal without it.
     """
 
     uid: str
@@ -100,7 +98,6 @@ class PodRequest:
     rank: int | None = None
     pod_group: str = ""
     group_floor_gbytes_per_s: float | None = None
-    group_owner: GroupOwner | None = None
     node_affinity: RequiredNodeAffinity = field(default=ANY_NODE, compare=False)
 
     @property
@@ -115,9 +112,8 @@ class PodRequest:
 
     @property
     def waits_for_others(self) -> bool:
-        """Whether it is a member of a group with a size, be it known or not."""
-        group = self.group
-        return group is not None and (group.size is not None or self.group_owner is not None)
+        """Whether it is a member of a group with a size."""
+        return self.group is not None and self.group.size is not None
 
 
 def parse_pod(
@@ -166,7 +162,7 @@ def parse_pod(
     )
     containers = tuple(name for _, name, _, _ in requested)
     group = _group(pod, group_kinds)
-    is_member = group.owner is not None or (group.wish is not None and (group.wish.size or 1) > 1)
+    is_member = group.wish is not None and (group.wish.size or 1) > 1
     policy = _policy(pod, requests, containers, is_member=is_member)
     floor = policy.min_bandwidth_gbytes_per_s
     if floor is not None and any(one.size == 1 for one in requests):
@@ -190,7 +186,6 @@ def parse_pod(
         rank=group.rank,
         pod_group=_pod_group(pod),
         group_floor_gbytes_per_s=floor if is_member else None,
-        group_owner=group.owner,
         node_affinity=read_node_affinity(pod.spec),
     )
 

@@ -116,15 +116,7 @@ class Reason(Enum):
         "check that the extender and the scheduler see the same cluster",
     )
 
-    NODE_RESERVED = (
-        "node is reserved for a group that has waited long",
-        (
-            "wait: it is released when the group is placed; `explain` names the group, and the "
-            "setting `group_patience_s` says when nodes are reserved"
-        ),
-    )
-
-    # Why a member of a group waits; never of a node.
+    # Why a member of a group waits.
     GROUP_WAITING = (
         "waits for its group: members are missing",
         (
@@ -155,9 +147,23 @@ class Reason(Enum):
             "`explain` says what is predicted, and what is unknown"
         ),
     )
+    GROUP_ONE_MODEL = (
+        "waits for its group: no GPU model has room for all members",
+        (
+            "wait, add nodes of one GPU model, or use `coterie.gpu/affinity: none` on all members "
+            "where mixing models is acceptable"
+        ),
+    )
     GROUP_NEVER = (
         "never: no domain of this cluster holds the group",
         "request a smaller group or a wider domain",
+    )
+    GROUP_MODEL_NEVER = (
+        "never: no GPU model of this cluster holds the group",
+        (
+            "request a smaller group, or use `coterie.gpu/affinity: none` on all members where "
+            "mixing models is acceptable"
+        ),
     )
     GROUP_DIFFERS = (
         "members of the group state different sizes, domains or policies",

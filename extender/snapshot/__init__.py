@@ -4,6 +4,7 @@ Knows nodes and machine types; knows no pod that waits and no watch.
 """
 
 from extender.snapshot.cluster_snapshot import (
+    SHARED,
     ClusterSnapshot,
     MachineType,
     NodeKind,
@@ -16,6 +17,7 @@ from extender.snapshot.cluster_snapshot import (
 from extender.snapshot.node_index import KeyLayout, NodeIndex, highest_bits
 
 __all__ = [
+    "SHARED",
     "ClusterSnapshot",
     "KeyLayout",
     "MachineType",

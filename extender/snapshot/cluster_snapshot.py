@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from extender.snapshot.node_index import make_node_index
+from topology.model import masks_by
 from topology.select import LargeMachine
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from topology.topology_manager import TopologyManager
 
 __all__ = [
+    "SHARED",
     "ClusterSnapshot",
     "MachineType",
     "NodeKind",
@@ -44,6 +46,8 @@ __all__ = [
 
 _KIND_BITS = 32
 """Room in a state for the index of every kind ever made in this process: 4 billion."""
+SHARED = "-SHARED"
+"""Behind the model in the label of GPU feature discovery, where GPUs are shared in time."""
 SPARE_STATES = 1024
 """State numbers that may go out of use before they are given out again."""
 
@@ -72,8 +76,8 @@ class NodeKind:
 
     `machine` is None where the node has no usable topology; `manager` is None where the Topology
     Manager confines no pod, or is not known. `worth` is that of a device (`topology.model`,
-    `node_worth`). `index` is unique among all kinds ever made in this process: caches are keyed by
-    it.
+    `node_worth`). `product` is the model that a label names, for nodes without a usable topology.
+    `index` is unique among all kinds ever made in this process: caches are keyed by it.
     """
 
     index: int
@@ -82,6 +86,17 @@ class NodeKind:
     machine: MachineType | None
     manager: TopologyManager | None = None
     worth: float = 1.0
+    product: str = ""
+    models: Mapping[str, int] = field(init=False, repr=False)
+    """The mask of the devices of each GPU model, which is named as in the label of a Node; empty
+    for GPUs of which it is unknown."""
+
+    def __post_init__(self) -> None:
+        models = {self.product.removesuffix(SHARED): -1}
+        if self.machine is not None:
+            gpus = self.machine.selector.topology.gpus
+            models = masks_by("-".join((gpu.model or "").split()) for gpu in gpus)
+        object.__setattr__(self, "models", models)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

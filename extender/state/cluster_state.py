@@ -232,6 +232,11 @@ class LiveCluster:
             for row in device_rows(served.ids, account)
         )
 
+    @property
+    def records(self) -> Mapping[str, NodeRecord]:
+        """The nodes as they were last seen, by name."""
+        return self._nodes
+
     def moment(self) -> StateMoment:
         """Everything now, as one value that never changes. O(nodes) references."""
         self.reconcile()

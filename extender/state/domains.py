@@ -1,8 +1,8 @@
 """Where the nodes are in the network: their paths of domains, and the tree of all of them.
 
-The tree is made when it is read after a change: placing a group needs it, no single pod does. It is
-made ahead of the first group, between calls (`prepare`), since it takes longer than a plan. It
-chooses nothing.
+The tree is made when it is read after a change: groups need it, and where the network is known
+single pods do. It is made ahead of them, between calls (`prepare`), since it takes longer than a
+plan. It chooses nothing.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ class NodeDomains:
 
     def __init__(self, families: Sequence[LevelFamily] = DEFAULT_FAMILIES) -> None:
         self._families = families
+        self._network = frozenset(one.name for one in families if one.is_network)
+        self._in_network: set[str] = set()
         self._paths: dict[str, DomainPath] = {}
         self._tree: DomainTree | None = None
 
@@ -37,11 +39,20 @@ class NodeDomains:
         if self._paths.get(node) != path:
             self._paths[node] = path
             self._tree = None
+            self._in_network.discard(node)
+            if any(step.family in self._network for step in path.steps):
+                self._in_network.add(node)
 
     def lose(self, node: str) -> None:
         """A node is gone."""
         del self._paths[node]
+        self._in_network.discard(node)
         self._tree = None
+
+    @property
+    def has_network(self) -> bool:
+        """Whether a node is in a domain of NVLink or of the fabric."""
+        return bool(self._in_network)
 
     @property
     def tree(self) -> DomainTree:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from topology.topology_manager import TopologyManager
     from topology.value import Demand
 
-    _KindKey: TypeAlias = tuple[str, str, MachineType | None, TopologyManager | None, float]
+    _KindKey: TypeAlias = tuple[str, str, MachineType | None, TopologyManager | None, float, str]
 
     _Raw: TypeAlias = tuple[str, tuple[MeasuredPair, ...], tuple[MeasuredSet, ...]]
 
@@ -115,20 +115,24 @@ class Kinds:
             self._raw[key] = MachineType(digest, selector, shared.near_best)
         return self._raw[key]
 
-    def kind(
+    def kind(  # noqa: PLR0913, PLR0917 - all that makes a kind
         self,
         name: str,
         resource: str,
         machine: MachineType | None,
         manager: TopologyManager | None,
         worth: float,
+        product: str,
     ) -> NodeKind:
         """The kind of nodes with this name, resource and machine type (None: by count).
 
         `manager` is their kubelets' Topology Manager where it applies; nodes by count have none,
         since it is not known which of their devices is where. `worth` is that of a device.
+        `product` is the label of their GPUs' model, which counts where the machine type is unknown.
         """
-        key = (name, resource, machine, None if machine is None else manager, worth)
+        key = (name, resource, machine, manager, worth, "")
+        if machine is None:
+            key = (name, resource, None, None, worth, product)
         if key not in self._kinds:
             self._kinds[key] = NodeKind(self._n_kinds, *key)
             self._n_kinds += 1

@@ -2,8 +2,10 @@
 
 Those that selectors of pods with GPUs usually name, beside the labels of network domains: the
 models that NVIDIA's GPU feature discovery writes, Kubernetes' well-known labels, and the pools of
-cloud providers. All labels of thousands of nodes would be many times as much. No decision of the
-verbs depends on them: kube-scheduler names no node to an extender that a selector excludes.
+cloud providers. All labels of thousands of nodes would be many times as much. The verbs
+decide by one of them, the GPU model of nodes whose topology is unknown, and hold selectors against
+them where a group's members ask for different models; for the rest kube-scheduler names no node to
+an extender that a selector excludes.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from extender.placement import Refusal, plan_bind
 from extender.snapshot import make_view, with_masks
+from extender.state.node_labels import PRODUCT
 from extender.state.node_record import BY_COUNT, mask_of
 from topology.topology_manager import manager_of
 
@@ -39,7 +40,8 @@ class NodeViews:
         if account.unlocated and machine is not None:
             label, machine = BY_COUNT, None
         manager = manager_of(node.report)
-        kind = self.kinds.kind(label, served.name, machine, manager, served.worth)
+        product = node.labels.values.get(PRODUCT, "")
+        kind = self.kinds.kind(label, served.name, machine, manager, served.worth, product)
         free, reserved = account.free, account.claimed
         if old is not None and old.kind is kind and old.ids == ids and old.zone == node.zone:
             return with_masks(old, free=free, reserved=reserved)

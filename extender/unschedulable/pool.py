@@ -45,7 +45,7 @@ from extender.unschedulable.pod_groups import (
 from extender.unschedulable.sampling import is_sample_size, n_samples
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from extender.placement import Rater, Refusal
     from extender.protocol import PodRequest, Reason, Shape
@@ -75,7 +75,7 @@ Pending pods are not watched, so their end is not seen."""
 
 
 class UnschedulablePool:
-    """The rejected pods of one engine; `reserved` are nodes that pods of a priority cannot have."""
+    """The rejected pods of one engine."""
 
     def __init__(
         self,
@@ -83,10 +83,8 @@ class UnschedulablePool:
         *,
         wake_after_s: float,
         max_pods: int = MAX_PODS,
-        reserved: Callable[[int], Collection[str]] = lambda _: (),
     ) -> None:
         self._rater = rater
-        self._reserved = reserved
         self._wake_after_s = wake_after_s
         self._max_pods = max_pods
         self._pods: dict[str, UnschedulablePod] = {}
@@ -161,7 +159,7 @@ class UnschedulablePool:
                 if fitting is None:
                     pods.has_unseen_nodes = True
                     group.next_s = min(group.next_s, now_s)
-                elif new_candidates := fitting & ~(pods.left_out | self._kept_from(pods)):
+                elif new_candidates := fitting & ~pods.left_out:
                     pods.add_candidates(
                         self._numbers.latest(new_candidates, at_most=MAX_CANDIDATES), now_s
                     )
@@ -236,13 +234,8 @@ class UnschedulablePool:
         positions: list[int] = np.isin(snapshot.state_ids, fits).nonzero()[0].tolist()
         names = snapshot.node_index.names
         mask = self._numbers.mask(names[position] for position in positions)
-        mask &= ~(pods.left_out | self._kept_from(pods))
+        mask &= ~pods.left_out
         return self._numbers.latest(mask, at_most=MAX_CANDIDATES)
-
-    def _kept_from(self, pods: CandidateGroup) -> int:
-        """The mask of the nodes that are reserved for others."""
-        names = self._reserved(pods.viewpoint.priority)
-        return self._numbers.mask(sorted(names)) if names else 0
 
     def _rated(
         self, viewpoint: PodRequest, views: Iterable[NodeView], budget: RatingBudget
@@ -322,8 +315,7 @@ class UnschedulablePool:
 
         None as in `_fitting`.
         """
-        reserved = self._reserved(pods.viewpoint.priority)
-        names = [name for name in pods.candidates if name not in reserved]
+        names = pods.candidates
         views = [view for name in names if (view := snapshot.nodes.get(name)) is not None]
         rated = self._rated(pods.viewpoint, views, budget)
         if rated is None:

@@ -5,7 +5,6 @@ Knows watches and their order; decides nothing about pods or devices.
 
 from extender.watch.injected_requests import InjectedRequests
 from extender.watch.node_sync import NodeSink
-from extender.watch.owner_reader import GangReader, OwnerReader
 from extender.watch.pending_pods import PendingMembers, PendingPods
 from extender.watch.pod_reader import Prober
 from extender.watch.reflectors import Reflectors
@@ -14,10 +13,8 @@ from extender.watch.watch_log import WatchLog
 
 __all__ = [
     "Feed",
-    "GangReader",
     "InjectedRequests",
     "NodeSink",
-    "OwnerReader",
     "PendingMembers",
     "PendingPods",
     "PodSink",

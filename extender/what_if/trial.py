@@ -23,7 +23,7 @@ from extender.allowed_nodes import AllowedNodes
 from extender.groups import OfferedNodes
 from extender.groups.planning import JointPlanner, seen_by_all
 from extender.placement import (
-    DomainCrowding,
+    DomainFreeCapacity,
     Rank,
     Rater,
     RatingBudget,
@@ -58,7 +58,6 @@ if TYPE_CHECKING:
     from extender.what_if.asked import TrialPod
     from extender.what_if.trial_group import TrialGroup
     from topology.annotations import Plan
-    from topology.groups import DomainTree
     from topology.node_affinity import RequiredNodeAffinity
     from topology.select import PodFit
 
@@ -126,7 +125,7 @@ class Trial:
         self._rater = Rater(loss_bounds=rules.loss_bounds)
         self._domains: NodeDomains | None = None
         self._planner: JointPlanner | None = None
-        self._crowding = DomainCrowding(self._tree, is_on=rules.keep_domains_whole)
+        self._free_capacity = DomainFreeCapacity(self._all_domains)
         self._budget = RatingBudget.of_work(MAX_WORK if max_work is None else max_work)
         self._snapshots: dict[str, ClusterSnapshot] = {}
         self._taken: dict[tuple[str, str], int] = {}
@@ -155,7 +154,7 @@ class Trial:
         if not any(isinstance(one, Rank) for one in ratings.values()):
             reason = refused[0].reason if refused else "no node is left"
             return Trialled(pod, None, None, 0, refused, reason)
-        crowding = self._crowding.of(request, snapshot)
+        free_capacity = self._free_capacity.of(request, snapshot)
         filtered = filter_nodes(
             request,
             RequestedNodes(positions),
@@ -163,10 +162,10 @@ class Trial:
             rater=self._rater,
             rules=self._rules,
             budget=self._budget,
-            crowding=crowding,
+            free_capacity=free_capacity,
         )
         yield
-        view = self._best(request, snapshot, filtered.positions, ratings, crowding)
+        view = self._best(request, snapshot, filtered.positions, ratings, free_capacity)
         fit = self._rater.choose(request, view)
         if isinstance(fit, Refusal):  # it was rated by count
             return Trialled(pod, None, None, 0, refused, fit.reason.value)
@@ -188,7 +187,7 @@ class Trial:
             domains.prepare()
             yield
             offers = [alone[one.shape, one.node_affinity].offer for one in requests]
-            cluster = TrialCluster(snapshot, domains)
+            cluster = TrialCluster(snapshot, domains, self._moment.nodes)
             planner = self._planner = self._planner or JointPlanner(cluster, self._rater)
             planner.cluster = cluster
             order = planner.order(snapshot.node_index)
@@ -301,7 +300,7 @@ class Trial:
         snapshot: ClusterSnapshot,
         positions: NDArray[np.int64],
         ratings: Mapping[int, Rank | Refusal],
-        crowding: NDArray[np.int64] | None,
+        free_capacity: NDArray[np.int64] | None,
     ) -> NodeView:
         """The node of the best score among those that filter named."""
         by_position = score_nodes(
@@ -310,7 +309,7 @@ class Trial:
             snapshot,
             rater=self._rater,
             budget=self._budget,
-            crowding=crowding,
+            free_capacity=free_capacity,
         )
         top = max(by_position)
         named: list[int] = positions.tolist()
@@ -318,9 +317,6 @@ class Trial:
         tied = [view for view, score in zip(views, by_position, strict=True) if score == top]
         keys = {state: one.key for state, one in ratings.items() if isinstance(one, Rank)}
         return min(tied, key=lambda view: (keys[view.state], view.name))
-
-    def _tree(self) -> DomainTree:
-        return self._all_domains().tree
 
     def _all_domains(self) -> NodeDomains:
         """The domains of all nodes; those that are added have none."""

@@ -10,19 +10,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from extender.groups import difference, falls_short, predict
+from extender.groups import difference
 from extender.groups.planning import JointPlan, Near, NoPlace, common_domain
 from extender.protocol import Reason
 from extender.snapshot import with_masks
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Generator, Mapping, Sequence
 
     from extender.groups import OfferedNodes
     from extender.groups.planning import JointPlanner
     from extender.protocol import PodRequest
     from extender.snapshot import ClusterSnapshot, NodeView
-    from extender.state import NodeDomains
+    from extender.state import NodeDomains, NodeRecord
     from extender.what_if.asked import TrialPod
     from topology.annotations import Plan
     from topology.groups import GroupValue
@@ -96,6 +96,7 @@ class TrialCluster:
 
     snapshot: ClusterSnapshot
     domains: NodeDomains
+    records: Mapping[str, NodeRecord]
 
     def snapshot_for(self, request: PodRequest) -> ClusterSnapshot:  # noqa: ARG002 - made for it
         """The nodes as the members may use them."""
@@ -190,7 +191,8 @@ def plan_group(
     while rest := members[len(place.plans) :]:
         found: GroupPlace | None = None
         for n_members in dict.fromkeys((len(rest), n_needed)):
-            tried = _try(group, place, planner.plan(rest[:n_members], near), cluster)
+            beside = (*group.bound, *(plan for _, plan in place.plans))
+            tried = _tried(place, planner.plan(rest[:n_members], near, beside))
             yield
             if tried.reason is None:
                 found = tried
@@ -210,17 +212,14 @@ def plan_group(
     return replace(place, level=level, domain="/".join(domain))
 
 
-def _try(
-    group: TrialGroup, place: GroupPlace, found: JointPlan | NoPlace, cluster: TrialCluster
-) -> GroupPlace:
+def _tried(place: GroupPlace, found: JointPlan | NoPlace) -> GroupPlace:
     """What is placed already, with a plan for others; or why it will not do."""
     if isinstance(found, NoPlace):
         return GroupPlace(reason=found.reason, detail=found.detail)
-    plans = (*place.plans, *found.placements)
-    every = (*group.bound, *(plan for _, plan in plans))
-    value = predict(every, cluster.snapshot.nodes, cluster.domains)
-    too_slow = falls_short(value, (request for request, _ in found.placements))
-    if too_slow:
-        return GroupPlace(reason=Reason.GROUP_TOO_SLOW, detail=too_slow)
     first = not place.plans
-    return GroupPlace(plans, found.level if first else "", found.domain if first else "", value)
+    return GroupPlace(
+        (*place.plans, *found.placements),
+        found.level if first else "",
+        found.domain if first else "",
+        found.value,
+    )

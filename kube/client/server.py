@@ -9,7 +9,6 @@ knows whether that is safe. RBAC in `deploy/` is counted from these methods and 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 from urllib.parse import quote
 
@@ -18,22 +17,18 @@ from kube.client.transport import MERGE_PATCH, METADATA, Request
 from kube.errors import KubeError, Malformed, NotFound, Unreadable, cut
 from kube.objects import (
     DisruptionBudget,
-    Gang,
     PodObject,
     object_at,
     parse_object,
     read_allocatable,
     read_budget,
-    read_job_gang,
-    read_job_set_gang,
     read_pod,
-    read_pod_group_gang,
     text_at,
     texts_at,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Mapping
     from datetime import datetime
     from fractions import Fraction
 
@@ -137,22 +132,6 @@ class ApiServer:
     async def get_allocatable(self, name: str) -> Mapping[str, Fraction] | None:
         """Read what a node can give to pods, of every resource; None if it is not there."""
         return await self._get(_node_path(name), read_allocatable)
-
-    async def get_job_gang(self, namespace: str, name: str) -> Gang | None:
-        """Read what a Job says of its pods; None where it is not there."""
-        return await self._get(_path_in("batch/v1", namespace, "jobs", name), read_job_gang)
-
-    async def get_job_set_gang(
-        self, namespace: str, name: str, resources: Collection[str]
-    ) -> Gang | None:
-        """Read what a JobSet says of its pods with these resources; None where it is not there."""
-        path = _path_in("jobset.x-k8s.io/v1alpha2", namespace, "jobsets", name)
-        return await self._get(path, partial(read_job_set_gang, resources=resources))
-
-    async def get_pod_group_gang(self, namespace: str, name: str) -> Gang | None:
-        """Read what a PodGroup of coscheduling says of its pods; None where it is not there."""
-        path = _path_in("scheduling.x-k8s.io/v1alpha1", namespace, "podgroups", name)
-        return await self._get(path, read_pod_group_gang)
 
     async def list_pods_on(self, node: str) -> tuple[PodObject, ...]:
         """Read all pods of a node, ended ones too."""

@@ -23,13 +23,6 @@ from kube.objects.fields import (
     texts_at,
     whole_at,
 )
-from kube.objects.gangs import (
-    Gang,
-    one_by_one,
-    read_job_gang,
-    read_job_set_gang,
-    read_pod_group_gang,
-)
 from kube.objects.leases import Lease, read_lease
 from kube.objects.manifests import TEMPLATES, pod_count, pod_of
 from kube.objects.objects import (
@@ -46,6 +39,7 @@ from kube.objects.objects import (
     read_node,
     read_pod,
 )
+from kube.objects.one_by_one import one_by_one
 from kube.objects.pod_templates import KINDS, PodTemplate, pods_of
 from kube.objects.policies import DisruptionBudget, read_budget
 from kube.objects.quantity import parse_whole
@@ -56,7 +50,6 @@ __all__ = [
     "ContainerDevices",
     "ContainerSpec",
     "DisruptionBudget",
-    "Gang",
     "Lease",
     "NodeFacts",
     "ObjectKey",
@@ -85,13 +78,10 @@ __all__ = [
     "read_allocatable",
     "read_budget",
     "read_containers",
-    "read_job_gang",
-    "read_job_set_gang",
     "read_key",
     "read_lease",
     "read_node",
     "read_pod",
-    "read_pod_group_gang",
     "text_at",
     "texts_at",
     "whole_at",

@@ -148,16 +148,7 @@ def _why_it_waits(group: Json, now_s: float) -> str:
     since_s = group["complete_since_s"]
     waited = "" if since_s is None else f" for {age(now_s - since_s)}"
     why = printable(group["detail"] or group["reason"])
-    return f"all {count(group['n_here'], 'member')} here{waited}; {why}{_reserved(group, now_s)}"
-
-
-def _reserved(group: Json, now_s: float) -> str:
-    """The nodes that are reserved for it; an extender before patience does not say."""
-    reserved = group.get("reserved")
-    if reserved is None:
-        return ""
-    since = age(now_s - reserved["since_s"])
-    return f"; {printable(reserved['place'])} reserved for it since {since}"
+    return f"all {count(group['n_here'], 'member')} here{waited}; {why}"
 
 
 def _where(group: Json, pod: str) -> str:

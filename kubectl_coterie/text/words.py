@@ -162,7 +162,9 @@ _REASONS = {
     "group_no_room": "no room for its group",
     "group_not_bound": "group was not bound",
     "group_too_slow": "no fast place for its group",
+    "group_one_model": "no room on one GPU model",
     "group_never": "never for its group",
+    "group_model_never": "never on one GPU model",
     "group_differs": "group members differ",
 }
 """Short forms of `extender.protocol.Reason` by label; the others are short themselves."""

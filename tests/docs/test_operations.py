@@ -97,7 +97,7 @@ def test_alerts_are_expressions_of_promql():
     quantile = rf"histogram_quantile\(0\.\d+, sum by \(\w+, le\) \({rates}\)\) > \d+(?:\.\d+)?"
     forms = rf"{compared}|absent\({vector}\)|{quantile}"
     wrong = [one for one in alerts() if not re.fullmatch(forms, one)]
-    assert (len(alerts()), wrong) == (15, [])
+    assert (len(alerts()), wrong) == (14, [])
 
 
 def test_gauges_of_the_cluster_are_aggregated_by_max():

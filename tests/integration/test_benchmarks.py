@@ -19,7 +19,8 @@ def test_calls_are_measured_beside_a_trivial_extender():
         for n_names in TINY.n_names
         for what in ("filter of a trivial extender", "filter", "prioritize")
     ]
-    assert all(0 < row[2] <= row[3] <= row[4] for row in table.rows)
+    times = [[float(str(one)) for one in row[2:5]] for row in table.rows]
+    assert all(0 < p50 <= p99 <= most for p50, p99, most in times)
     assert "20 GPU pods bound" in " ".join(table.notes)
 
 

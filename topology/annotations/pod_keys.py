@@ -248,13 +248,16 @@ scarce GPUs are left to pods that need them.
         values="a name",
         default="no group",
         summary=(
-            "Pods of one namespace and group are placed together or not at all, near each other."
+            "Pods of one namespace and group are placed together or not at all, near each other, "
+            "on GPUs of one model."
         ),
         explanation="""\
 With `coterie.gpu/group-size` no member is bound before all of them can be: they wait until all \
 are there and a place for all is free.
 Without a size a pod does not wait: it goes near the members that are bound already.
 Every member carries the same keys, in its own metadata or in its controller's pod template.
+GPUs of different models are never mixed in one group, unless the affinity of all its members is \
+`none`.
 """,
         example="train-7",
     ),

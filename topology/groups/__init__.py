@@ -16,8 +16,6 @@ from topology.groups.choice_outcome import (
     NoRoomReason,
     rank_nodes,
 )
-from topology.groups.choice_patience import MOST_KEPT, WaitingGroup, keep_nodes
-from topology.groups.crowding import crowding_of_nodes
 from topology.groups.domain_labels import (
     DEFAULT_FAMILIES,
     NVLINK_DOMAIN,
@@ -30,6 +28,7 @@ from topology.groups.domain_labels import (
     level_names,
 )
 from topology.groups.domain_tree import Domain, DomainLevel, DomainTree, build_tree
+from topology.groups.free_capacity import places_by_free_capacity
 from topology.groups.rails import choose_on_rails, gpu_rails, rails_of
 from topology.groups.value_group import (
     GROUP_STATED_ERROR,
@@ -44,7 +43,6 @@ from topology.groups.value_share import GroupShare, OwnValue
 __all__ = [
     "DEFAULT_FAMILIES",
     "GROUP_STATED_ERROR",
-    "MOST_KEPT",
     "NIC_SHARE",
     "NODE_LEVEL",
     "NVLINK_DOMAIN",
@@ -68,16 +66,14 @@ __all__ = [
     "NoRoomReason",
     "NodeShare",
     "OwnValue",
-    "WaitingGroup",
     "build_tree",
     "choose_nodes",
     "choose_on_rails",
-    "crowding_of_nodes",
     "domain_path",
     "gpu_rails",
     "group_value",
-    "keep_nodes",
     "level_names",
+    "places_by_free_capacity",
     "rails_of",
     "rank_nodes",
 ]

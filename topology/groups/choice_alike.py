@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from topology.groups.choice_shares import level_room, share_evenly
-from topology.groups.crowding import order_of_crowding
+from topology.groups.free_capacity import order_by_free_capacity
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -75,8 +75,8 @@ def choose_alike(
     enough = np.flatnonzero(fits >= n_members)
     if enough.size:
         least = enough[fits[enough] == fits[enough].min()]
-        crowding = order_of_crowding(tree, sums, tree.owner[least])
-        order = np.lexsort((least, costs[least], *crowding))
+        free_capacity = order_by_free_capacity(tree, sums, tree.owner[least])
+        order = np.lexsort((least, costs[least], *free_capacity))
         return None, [(int(least[order[0]]), n_members)]
     for level in tree.levels[:n_levels]:
         room = level_room(level, fits, n_members)
@@ -102,8 +102,8 @@ def _ordered(
     tree = figures.tree
     domains = np.array(level.domains)[candidates]
     counts = [_sub_domains(figures, tree.domains[i], n_members) for i in map(int, domains)]
-    crowding = order_of_crowding(tree, sums, domains)
-    order = np.lexsort((level.first[candidates], *crowding, np.array(counts)))
+    free_capacity = order_by_free_capacity(tree, sums, domains)
+    order = np.lexsort((level.first[candidates], *free_capacity, np.array(counts)))
     return [int(domains[i]) for i in order[:MOST_TRIED]]
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from topology.groups.choice_alike import MOST_TRIED
-from topology.groups.crowding import order_of_crowding
+from topology.groups.free_capacity import order_by_free_capacity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,8 +57,8 @@ def choose_mixed(
     for n, fits in zip(demand.n_members, demand.fits, strict=True):
         enough &= fits >= n
     if (nodes := np.flatnonzero(enough)).size:
-        crowding = order_of_crowding(tree, sums, tree.owner[nodes])
-        order = np.lexsort((nodes, demand.costs[nodes], *crowding, demand.free_gpus[nodes]))
+        free_capacity = order_by_free_capacity(tree, sums, tree.owner[nodes])
+        order = np.lexsort((nodes, demand.costs[nodes], *free_capacity, demand.free_gpus[nodes]))
         return None, {int(nodes[order[0]]): list(demand.n_members)}
     rooms = [tree.sums(fits) for fits in demand.fits]
     for level in tree.levels[:n_levels]:
@@ -67,8 +67,8 @@ def choose_mixed(
         for n, room in zip(demand.n_members, rooms, strict=True):
             able &= room[domains] >= n
         domains = domains[able]
-        crowding = order_of_crowding(tree, sums, domains)
-        order = np.lexsort((level.first[able], *crowding))
+        free_capacity = order_by_free_capacity(tree, sums, domains)
+        order = np.lexsort((level.first[able], *free_capacity))
         for place in order[:MOST_TRIED]:
             domain = tree.domains[int(domains[place])]
             shares, n_placed = _fill(demand, domain)

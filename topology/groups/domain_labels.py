@@ -67,6 +67,11 @@ class LevelFamily:
     part: FamilyPart
     levels: tuple[LevelKeys, ...]
 
+    @property
+    def is_network(self) -> bool:
+        """Whether its levels are of NVLink or of the fabric."""
+        return self.part is not FamilyPart.SITE
+
 
 @dataclass(frozen=True, slots=True)
 class DomainStep:

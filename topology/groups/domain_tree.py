@@ -71,7 +71,8 @@ class DomainTree:
     The last level is `any`: one domain with all nodes, the last of `domains`. `level_names` has
     every level that may be named, whether or not a node has it. `chains[d]` are the domains around
     domain d, itself first, one for each level; `owner` the nearest domain of each node; `ranges`
-    the first positions of all domains, and their ends.
+    the first positions of all domains, and their ends. `is_network`, bool: whether a domain is one
+    of NVLink or of the fabric, and no zone.
     """
 
     node_names: tuple[str, ...]
@@ -81,6 +82,7 @@ class DomainTree:
     chains: NDArray[np.int64]
     owner: NDArray[np.int64]
     ranges: NDArray[np.int64]
+    is_network: NDArray[np.bool_]
 
     def level_index(self, name: str) -> int | None:
         """Place of a level in `levels`, None where no node has it.
@@ -131,7 +133,11 @@ def build_tree(
     for i, domain in enumerate(domains):
         owner[list(domain.lone_nodes)] = i
     ranges = np.array([[each.first for each in domains], [each.end for each in domains]])
-    return DomainTree(tuple(order), tuple(domains), levels, names, chains, owner, ranges)
+    network = {one.level for each in families if each.is_network for one in each.levels}
+    is_network = np.array([each.level in network for each in domains], dtype=np.bool_)
+    return DomainTree(
+        tuple(order), tuple(domains), levels, names, chains, owner, ranges, is_network
+    )
 
 
 def _chains(domains: list[Domain], n_levels: int) -> NDArray[np.int64]:

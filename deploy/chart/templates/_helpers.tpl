@@ -55,12 +55,6 @@ system:serviceaccount:{{ .Release.Namespace }}:{{ include "coterie.extender" . }
 {{- end -}}
 {{- end }}
 
-{{/* Whether the extender's setting `group_kinds` names the `kind` of a group: "true" or nothing. */}}
-{{- define "coterie.infersGroups" -}}
-{{- $kinds := toString (.root.Values.extender.settings.group_kinds | default "") -}}
-{{- if and (include "coterie.schedules" .root) (has .kind (splitList "," (nospace $kinds))) }}true{{ end -}}
-{{- end }}
-
 {{/*
 How containers get their GPUs. A reporter gives them none, so there `cdi-cri` and the driver's root
 have no effect, and its own container gets its GPUs by `envvar` where not by `volume-mounts`.

@@ -7,7 +7,6 @@ from extender.groups.members.bound_members import BoundMembers
 from extender.groups.members.departed import Departed
 from extender.groups.members.group import Group, GroupKey, Member, Stage
 from extender.groups.members.member_counts import MemberCounts
-from extender.groups.members.owner_sizes import OwnerSizes
 from extender.groups.members.waiting_members import WaitingMembers
 from extender.groups.members.without_gpus import WithoutGpus
 
@@ -18,7 +17,6 @@ __all__ = [
     "GroupKey",
     "Member",
     "MemberCounts",
-    "OwnerSizes",
     "Stage",
     "WaitingMembers",
     "WithoutGpus",

@@ -20,9 +20,9 @@ __all__ = ["NO_PLACE", "NO_ROOM", "Group", "GroupKey", "Member", "Stage", "diffe
 
 GroupKey: TypeAlias = "tuple[str, str]"
 """Namespace and name."""
-NO_ROOM = frozenset({Reason.GROUP_NO_ROOM, Reason.GROUP_TOO_SLOW})
+NO_ROOM = frozenset({Reason.GROUP_NO_ROOM, Reason.GROUP_ONE_MODEL, Reason.GROUP_TOO_SLOW})
 """There may be room, or room that is fast enough, once other pods end."""
-NO_PLACE = NO_ROOM | {Reason.GROUP_NEVER}
+NO_PLACE = NO_ROOM | {Reason.GROUP_NEVER, Reason.GROUP_MODEL_NEVER}
 """There may be none at all: what a plan that found no place says."""
 UNWATCHED_S = 60.0
 """How long a member is kept that filter was called for and that no watch shows: it was deleted
@@ -96,7 +96,7 @@ class Group:
     `refusal` is what filter answers to members without a claim, `detail` what a plan that found no
     place says beside it. `is_due`: a plan may find another answer than the last one, not before
     `next_plan_s`. `n_no_room` plans found no place since `planned_s`, after which `n_freed` devices
-    came free; `no_room_s`: since when no plan found one. `n_failed`: how often all claims ended
+    came free. `n_failed`: how often all claims ended
     before every bind call had come, `n_lapsed` of these with their time.
     `claims_end_s` is None while nothing is claimed. `refused` are nodes that members were not
     offered, since `n_replans` plans; `avoided` are nodes that no member gets, until when. `most` is
@@ -116,7 +116,6 @@ class Group:
     n_lapsed: int = 0
     next_plan_s: float = 0.0
     planned_s: float = 0.0
-    no_room_s: float | None = None
     n_no_room: int = 0
     n_freed: int = 0
     refused: set[str] = field(default_factory=set[str])
@@ -146,14 +145,8 @@ class Group:
         return [one for one in self.members.values() if one.is_watched] or [*self.members.values()]
 
     @property
-    def is_sized(self) -> bool:
-        """Whether it is known how many members there must be."""
-        wishes = (one.request.group for one in self.counted)
-        return all(wish is not None and wish.size is not None for wish in wishes)
-
-    @property
     def size(self) -> int:
-        """How many members the group has at least, by what they say; 0 where that is not known."""
+        """How many members the group has at least, by what they say."""
         wishes = (one.request.group for one in self.counted)
         return max((wish.size or 0 for wish in wishes if wish is not None), default=0)
 
@@ -208,13 +201,9 @@ class Group:
         """The least of its members, since they start together."""
         return min((one.request.priority for one in self.counted), default=0)
 
-    def refuse(self, reason: Reason, detail: str = "", *, now_s: float | None = None) -> None:
-        """What filter answers to members without a claim; `now_s` where a plan found no room."""
+    def refuse(self, reason: Reason, detail: str = "") -> None:
+        """What filter answers to members without a claim."""
         self.refusal, self.detail = reason, detail
-        if reason not in NO_ROOM:
-            self.no_room_s = None
-        elif self.no_room_s is None:
-            self.no_room_s = now_s
 
     def forget_refusals(self) -> None:
         """What kube-scheduler did not offer to members is tried again."""
@@ -246,7 +235,7 @@ def _statement(request: PodRequest) -> dict[str, str]:
     wish = request.group
     assert wish is not None  # noqa: S101 - a member has a group
     return {
-        "size": "not known yet" if wish.size is None else str(wish.size),
+        "size": str(wish.size),
         "domain": wish.domain,
         "policy": wish.strength.value,
         "resource": str(request.resource),

@@ -42,7 +42,7 @@ class MemberCounts:
 
     def is_complete(self, group: Group) -> bool:
         """Whether as many wait as must still be released."""
-        return group.is_sized and self._n_waiting(group) >= self.n_open(group)
+        return self._n_waiting(group) >= self.n_open(group)
 
     def is_whole(self, group: Group) -> bool:
         """Whether as many were bound, since the group began, as it must have members."""

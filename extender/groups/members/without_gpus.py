@@ -3,8 +3,7 @@
 The size of a group that is inferred from another project's keys counts all its pods, and
 kube-scheduler calls the extender for those with GPUs alone. Those without are seen in the watch of
 pending pods, and once they have a node in that of assigned ones. So are members that were placed
-without their group: before the setting named its kind, or while its owner could not be read. It
-changes no group.
+without their group, before the setting named its kind. It changes no group.
 """
 
 from __future__ import annotations
@@ -27,17 +26,14 @@ class WithoutGpus:
         self._pending: dict[str, GroupKey] = {}
         self._bound: dict[str, GroupKey] = {}
         self._uids: dict[GroupKey, set[str]] = {}
-        self._alone: set[str] = set()
 
     @property
     def bound(self) -> AbstractSet[str]:
         """Those that have a node."""
         return self._bound.keys()
 
-    def see(self, uid: str, key: GroupKey, *, is_bound: bool, is_alone: bool) -> None:
-        """A watch shows such a pod; `is_alone`: it has GPUs, and was placed without its group."""
-        if is_alone:
-            self._alone.add(uid)
+    def see(self, uid: str, key: GroupKey, *, is_bound: bool) -> None:
+        """A watch shows such a pod."""
         of = self._bound if is_bound else self._pending
         self._drop(uid, of)
         of[uid] = key
@@ -52,17 +48,10 @@ class WithoutGpus:
         for uid in [one for one in self._pending if one not in listed]:
             self.not_pending(uid)
 
-    def end(self, uid: str) -> GroupKey | None:
-        """It ended, or is gone; the group of one that had a node."""
-        key = self._bound.get(uid)
+    def end(self, uid: str) -> None:
+        """It ended, or is gone."""
         self._drop(uid, self._pending)
         self._drop(uid, self._bound)
-        self._alone.discard(uid)
-        return key
-
-    def runs_alone(self, key: GroupKey) -> bool:
-        """Whether one of a group has a node that was placed without it."""
-        return not self._alone.isdisjoint(self._uids.get(key, ()))
 
     def count(self, key: GroupKey) -> int:
         """How many such members a group has."""

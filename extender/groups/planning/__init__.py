@@ -3,15 +3,10 @@
 Chooses from one snapshot of the cluster; claims nothing, and knows no member that it is not given.
 """
 
-from extender.groups.planning.joint_plan import (
-    JointPlan,
-    JointPlanner,
-    Near,
-    NoPlace,
-    seen_by_all,
-)
+from extender.groups.planning.gpu_models import excludes, have_models, held_models, is_mixable
+from extender.groups.planning.joint_plan import JointPlanner, seen_by_all
 from extender.groups.planning.offered_nodes import OfferedNodes
-from extender.groups.planning.reservable import Reservable, reservable
+from extender.groups.planning.outcome import JointPlan, Near, NoPlace
 from extender.groups.planning.surroundings import common_domain, inside_level, surroundings
 
 __all__ = [
@@ -20,10 +15,12 @@ __all__ = [
     "Near",
     "NoPlace",
     "OfferedNodes",
-    "Reservable",
     "common_domain",
+    "excludes",
+    "have_models",
+    "held_models",
     "inside_level",
-    "reservable",
+    "is_mixable",
     "seen_by_all",
     "surroundings",
 ]

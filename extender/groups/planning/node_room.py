@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from extender.groups.planning.gpu_models import ANY_MODEL, mask_of_model, of_model
 from extender.placement import Rank, Refusal
 from extender.snapshot import with_free, with_masks
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Mapping
 
     from numpy.typing import NDArray
 
-    from extender.placement import Rater
+    from extender.groups.planning.gpu_models import Model
+    from extender.placement import RankKey, Rater
     from extender.protocol import PodRequest, Shape
     from extender.snapshot import ClusterSnapshot, NodeView
     from topology.select import PodFit
@@ -39,12 +41,27 @@ class Room:
     """Figures of each node for members of one shape, int64[n] and, for costs, float64[n].
 
     `fits`: how many it takes now; `fits_when_empty`: with every device free; `costs`: what the rest
-    of the node loses when the first of them is there.
+    of the node loses when the first of them is there. `numbers` are the nodes' states, and `keys`
+    the places of those that take one in the order of nodes.
     """
 
     fits: NDArray[np.int64]
     fits_when_empty: NDArray[np.int64]
     costs: NDArray[np.float64]
+    numbers: NDArray[np.int64]
+    keys: Mapping[int, RankKey]
+
+    def worst_key(self, n_members: int, most: NDArray[np.int64]) -> RankKey | None:
+        """Where so many members get the nodes that are best for them, the place of the last one.
+
+        `most` is how many each node takes at most; None: not all of them fit.
+        """
+        room = np.bincount(self.numbers, weights=np.minimum(self.fits, most))
+        for number, key in sorted(self.keys.items(), key=lambda item: item[1]):
+            n_members -= int(room[number])
+            if n_members <= 0:
+                return key
+        return None
 
 
 class NodeRoom:
@@ -55,22 +72,34 @@ class NodeRoom:
         self._counts: dict[tuple[Shape | None, int], int] = {}
         self._choices: dict[tuple[Shape | None, int], PodFit | Refusal | None] = {}
 
-    def of(self, request: PodRequest, snapshot: ClusterSnapshot, order: NDArray[np.int64]) -> Room:
-        """The figures for pods like this one; `order` are positions in the snapshot."""
+    def of(
+        self,
+        request: PodRequest,
+        snapshot: ClusterSnapshot,
+        order: NDArray[np.int64],
+        model: Model = ANY_MODEL,
+    ) -> Room:
+        """The figures for pods like this one, on GPUs of a model alone.
+
+        `order` are positions in the snapshot.
+        """
         numbers = snapshot.state_ids[order]
         occurring: list[int] = np.bincount(numbers).nonzero()[0].tolist()
-        samples = [snapshot.samples[number] for number in occurring]
+        have = [i for i in occurring if mask_of_model(snapshot.samples[i].kind, model)]
+        samples = [of_model(snapshot.samples[number], model) for number in have]
         ratings = self._rater.rate(request, samples)
         size = occurring[-1] + 1 if occurring else 0
         fits = np.zeros(size, dtype=np.int64)
         empty = np.zeros(size, dtype=np.int64)
         costs = np.zeros(size, dtype=np.float64)
-        for number, view, rating in zip(occurring, samples, ratings, strict=True):
-            empty[number] = self._count(request, _emptied(view))
+        keys: dict[int, RankKey] = {}
+        for number, view, rating in zip(have, samples, ratings, strict=True):
+            empty[number] = self._count(request, of_model(_emptied(view), model))
             if isinstance(rating, Rank):
                 fits[number] = self._count(request, view)
                 costs[number] = view.kind.worth * rating.remainder_cost_gpus
-        return Room(fits[numbers], empty[numbers], costs[numbers])
+                keys[number] = rating.key
+        return Room(fits[numbers], empty[numbers], costs[numbers], numbers, keys)
 
     def prepare(
         self, request: PodRequest, snapshot: ClusterSnapshot, order: NDArray[np.int64]
@@ -79,8 +108,9 @@ class NodeRoom:
         occurring: list[int] = np.bincount(snapshot.state_ids[order]).nonzero()[0].tolist()
         for number in occurring:
             for view in (_emptied(snapshot.samples[number]), snapshot.samples[number]):
-                self._count(request, view)
-                yield
+                for model in view.kind.models:
+                    self._count(request, of_model(view, model))
+                    yield
 
     def choose(self, request: PodRequest, view: NodeView) -> PodFit | Refusal | None:
         """The sets of a pod on a node, as `Rater.choose`."""

@@ -46,10 +46,12 @@ class Cycles:
     """The runs of one group: those of the last cycle, and what is left of earlier ones.
 
     `requests` are those of the members that were answered a node. `called_s` is when filter was
-    called for one of them last.
+    called for one of them last. `failed` are GPU models on which members found no node in earlier
+    runs, until a run is bound.
     """
 
     called_s: float = 0.0
+    failed: set[str] = field(default_factory=set[str])
     requests: dict[str, PodRequest] = field(default_factory=dict[str, "PodRequest"])
     _now: list[Run] = field(default_factory=list[Run])
     _before: list[Run] = field(default_factory=list[Run])
@@ -100,6 +102,7 @@ class Cycles:
         for run in (*reversed(self._now), *reversed(self._before)):
             if run.nodes.get(uid) == node:
                 self._is_over = self._is_over or run in self._now
+                self.failed.clear()
                 return {other: one for other, one in run.nodes.items() if one is not None}
         return {}
 

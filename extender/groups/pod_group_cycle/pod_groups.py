@@ -25,6 +25,8 @@ from extender.groups.pod_group_cycle.joint_sets import JointSets, only
 from extender.placement import Refusal, plan_bind
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from extender.groups.members.group import GroupKey
     from extender.placement import Rater
     from extender.protocol import PodRequest
@@ -40,10 +42,14 @@ MAX_GROUPS = 256
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BesideSiblings:
-    """The cluster as a member may use it, and the nodes of its siblings."""
+    """The cluster as a member may use it, and the nodes of its siblings.
+
+    `failed` are the GPU models on which members found no node in earlier runs.
+    """
 
     snapshot: ClusterSnapshot
     siblings: tuple[str, ...]
+    failed: frozenset[str]
 
 
 class PodGroups:
@@ -87,11 +93,20 @@ class PodGroups:
             self._sets.beside(snapshot.nodes[node], others, request)
             for node, others in beside.items()
         ]
-        return BesideSiblings(snapshot.with_views(views, snapshot.generation), tuple(beside))
+        snapshot = snapshot.with_views(views, snapshot.generation)
+        return BesideSiblings(snapshot, tuple(beside), frozenset(cycles.failed))
 
     def answered(self, request: PodRequest, node: str) -> None:
         """Filter names this node alone to the member it was just called for."""
         self._groups[request.namespace, request.pod_group].answered(request, node)
+
+    def failed_on(self, request: PodRequest, models: Collection[str]) -> None:
+        """The member found no node with GPUs of its siblings' models, though others have one."""
+        self._groups[request.namespace, request.pod_group].failed |= {*models}
+
+    def retry_models(self, request: PodRequest) -> None:
+        """All models have failed: each is tried again."""
+        self._groups[request.namespace, request.pod_group].failed.clear()
 
     # Bind.
 

@@ -13,15 +13,13 @@ from extender.groups.readings.journal import Journal
 from extender.groups.readings.status import GroupStatus, status_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from extender.groups.claims import Claims
     from extender.groups.members.group import Group, GroupKey
     from extender.groups.members.member_counts import MemberCounts
     from extender.groups.planning import Near
     from extender.groups.readings.journal import GroupOutcome
-    from extender.groups.reservation.reserved_nodes import Reservation, ReservedNodes
-    from extender.protocol import PodRequest
     from extender.state import LiveCluster
 
 __all__ = ["GroupReadings"]
@@ -42,13 +40,11 @@ class GroupReadings:
         groups: Mapping[GroupKey, Group],
         counts: MemberCounts,
         claims: Claims,
-        reserved: ReservedNodes,
         cluster: LiveCluster,
     ) -> None:
         self._groups = groups
         self._counts = counts
         self._claims = claims
-        self._reserved = reserved
         self._pods = cluster.pods
         self.journal = Journal()
         self.called_s: float | None = None
@@ -67,16 +63,6 @@ class GroupReadings:
         """How many members could not follow a plan, so far."""
         return self._claims.n_replans
 
-    @property
-    def reservations(self) -> Sequence[Reservation]:
-        """The nodes that are reserved for groups that have waited long, oldest first."""
-        return self._reserved.all()
-
-    def reserved_for_others(self, request: PodRequest) -> Mapping[str, str]:
-        """The nodes that a pod may not have, each with the group that it is reserved for."""
-        key = None if request.group is None else (request.namespace, request.group.name)
-        return self._reserved.titles(request.priority, but=key)
-
     def take_outcomes(self) -> tuple[GroupOutcome, ...]:
         """What became of released groups since the last call."""
         self.journal.settle(self._groups, self._counts.bound, self._pods)
@@ -87,8 +73,7 @@ class GroupReadings:
         group, n_bound = self._groups.get(key), self._counts.bound.count(key)
         if group is None:
             return 0, n_bound, 0
-        size = self._counts.size(group) if group.is_sized else 0
-        return group.n_watched, n_bound, size
+        return group.n_watched, n_bound, self._counts.size(group)
 
     def near(self, key: GroupKey) -> Near | None:
         """Where members of a group run, or ran lately; None for one that has not begun."""
@@ -105,9 +90,8 @@ class GroupReadings:
             size = min(size, group.n_watched + len(bound))
         return status_of(
             group,
-            size=size if group.is_sized else None,
+            size=size,
             bound=bound,
-            reservation=self._reserved.of(key),
         )
 
     def statuses(self) -> Iterator[GroupStatus]:

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from extender.groups.members.group import Group, GroupKey
-    from extender.groups.reservation.reserved_nodes import Reservation
     from extender.protocol import Reason
     from topology.groups import GroupValue
 
@@ -35,12 +34,12 @@ class MemberStatus:
 class GroupStatus:
     """A group now.
 
-    `size` is how many members with GPUs there must be at least, None where that is not known: none
-    waits, or what says it is not read yet. `members` are those that have no node, by rank and then
+    `size` is how many members with GPUs there must be at least, None where none
+    waits. `members` are those that have no node, by rank and then
     age; `bound` the nodes of the others by uid. `reason` is what filter answers to those without a
     claim, `detail` the counts of the last plan that found no place. `complete_s`: since when none
     is missing. `level`, `domain` and `value` are those of what is claimed; the value is None also
-    where it is unknown. `reservation`: the nodes that are reserved for it, None for none.
+    where it is unknown.
     """
 
     key: GroupKey
@@ -53,7 +52,6 @@ class GroupStatus:
     level: str = ""
     domain: str = ""
     value: GroupValue | None = None
-    reservation: Reservation | None = None
 
     @property
     def title(self) -> str:
@@ -76,13 +74,7 @@ class GroupStatus:
         return sum(one.node is not None for one in self.members)
 
 
-def status_of(
-    group: Group,
-    *,
-    size: int | None,
-    bound: Mapping[str, str],
-    reservation: Reservation | None = None,
-) -> GroupStatus:
+def status_of(group: Group, *, size: int, bound: Mapping[str, str]) -> GroupStatus:
     """How a group with members that have no node stands."""
     members = tuple(
         MemberStatus(
@@ -108,5 +100,4 @@ def status_of(
         group.level if is_claimed else "",
         group.domain if is_claimed else "",
         group.value if is_claimed else None,
-        reservation,
     )

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from extender.state import LiveCluster
     from topology.groups import DomainTree
 
-__all__ = ["MANY", "Reconciler"]
+__all__ = ["Reconciler"]
 
-MANY = 2**31
+_MANY = 2**31
 """More devices than any group requests."""
 
 
@@ -72,7 +72,7 @@ class Reconciler:
         """Plan what is due; the members to wake."""
         if self._tree is not self._cluster.domains.tree:
             self._tree = self._cluster.domains.tree
-            self.devices_freed(groups.values(), MANY)  # other domains hold other groups
+            self.devices_freed(groups.values(), _MANY)  # other domains hold other groups
         found = [groups[key] for key in self._queue.take(now_s) if key in groups]
         found.sort(key=lambda one: one.order)
         self._turns.go(found, partial(self._plan, now_s=now_s), now_s)

@@ -94,7 +94,7 @@ def note_untried(group: Group, now_s: float) -> None:
     n_untried = sum(one.offer is None for one in group.counted)
     if n_untried and since_s + ASK_AFTER_S <= now_s:
         detail = f"kube-scheduler offers no node for {n_untried} of {len(group.counted)} members"
-        group.refuse(Reason.GROUP_NO_ROOM, detail, now_s=now_s)
+        group.refuse(Reason.GROUP_NO_ROOM, detail)
 
 
 def next_wake_s(group: Group, *, is_complete: bool) -> float:

@@ -59,7 +59,6 @@ OF_ARRIVAL = (
     "here all come together"
 )
 OF_ADDED = "where added nodes are in the network: no domain has them"
-OF_RESERVED = "that nodes are reserved for groups that have waited long"
 UNRATED = "how good the sets of some nodes are: there were too many to rate"
 
 
@@ -216,13 +215,11 @@ def of_groups(
     has_lone_members: bool,
     has_controllers: bool,
     has_added: bool,
-    has_reserved: bool,
 ) -> list[str]:
     """What is not considered of groups; `placed` are those that were placed as a whole.
 
     `has_lone_members`: pods of groups were placed one by one. `has_controllers`: groups are
-    inferred from what manifests do not have. `has_added`: nodes were added. `has_reserved`: nodes
-    are reserved.
+    inferred from what manifests do not have. `has_added`: nodes were added.
     """
     is_any_late = any(len(one.members) > one.asked.n_needed or one.asked.near for one in placed)
     said = {
@@ -231,7 +228,6 @@ def of_groups(
         OF_LONE_MEMBERS: has_lone_members,
         OF_CONTROLLERS: has_controllers,
         OF_ADDED: has_added and bool(placed),
-        OF_RESERVED: has_reserved,
     }
     return [sentence for sentence, is_so in said.items() if is_so]
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from extender.engine.explain_group import warn_of_level
 from extender.errors import QueryError
-from extender.protocol import OWNED_KINDS
 from extender.read_api.pacing import drive, paced, pause
 from extender.read_api.what_if.answer import (
     capacity_json,
@@ -51,8 +50,8 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_WAITING", "WhatIfs"]
 
-CONTROLLERS_KINDS = frozenset({*OWNED_KINDS, "leaderworkerset"})
-"""Kinds whose groups are not in manifests: of what a controller writes, or of another object."""
+CONTROLLERS_KIND = "leaderworkerset"
+"""The kind whose groups are not in manifests, since its controller writes them."""
 MAX_WAITING = 8
 """What-ifs that are answered or wait for their turn."""
 MAX_WARNINGS = 16
@@ -142,10 +141,8 @@ class WhatIfs:
                 groups=of_groups(
                     groups,
                     has_lone_members=any(one is not None and one.group for one in alone),
-                    has_controllers=bool(question.pods)
-                    and not CONTROLLERS_KINDS.isdisjoint(rules.group_kinds),
+                    has_controllers=bool(question.pods) and CONTROLLERS_KIND in rules.group_kinds,
                     has_added=bool(added),
-                    has_reserved=bool(self._engine.groups.reserved.all()),
                 ),
                 is_drained=bool(question.drain),
                 unknown=trial.unknown_labels,

@@ -65,25 +65,6 @@ def test_manifests_are_written_into_a_folder(helm, tmp_path, monkeypatch):
     assert "admissionregistration.k8s.io/v1beta1" in files["scheduler-name"]
 
 
-@pytest.mark.parametrize(
-    ("name", "kinds", "granted"),
-    [
-        ("second-scheduler", "", set()),
-        ("second-scheduler", "jobset", {"jobset"}),
-        ("service", "kueue\\, indexed-job\\,coscheduling", {"indexed-job", "coscheduling"}),
-        ("audit", "jobset", set()),
-    ],
-)
-def test_a_kind_of_groups_has_its_right_where_the_setting_names_it(helm, name, kinds, granted):
-    """A right for what is not read is an attacker's."""
-    made = helm.objects(*way(name), "--set", f"extender.settings.group_kinds={kinds}")
-    prefix = "coterie-extender-"
-    for of in ("ClusterRole", "ClusterRoleBinding"):
-        names = [one["metadata"]["name"] for one in made if one["kind"] == of]
-        found = {one.removeprefix(prefix) for one in names if one.startswith(prefix)}
-        assert found == granted
-
-
 @pytest.mark.parametrize("name", WAYS)
 def test_lint_finds_nothing(helm, name):
     """Helm's own rules, warnings included."""

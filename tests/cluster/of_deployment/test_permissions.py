@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiohttp import web
 
-from extender.protocol import OWNED_KINDS
 from kube.client import ApiServer, Binding, ObjectEvent, PortForward, Transport
 from kube.errors import KubeError
 from kube.objects import ObjectKey
@@ -45,9 +44,6 @@ EVENT = ObjectEvent(
 CALLS = {
     "bind": lambda s: s.bind(Binding(POD, "1", "n", {})),
     "get_pod": lambda s: s.get_pod("ns", "p"),
-    "get_job_gang": lambda s: s.get_job_gang("ns", "job"),
-    "get_job_set_gang": lambda s: s.get_job_set_gang("ns", "set", ["nvidia.com/gpu"]),
-    "get_pod_group_gang": lambda s: s.get_pod_group_gang("ns", "group"),
     "get_allocatable": lambda s: s.get_allocatable("n"),
     "list_pods_on": lambda s: s.list_pods_on("n"),
     "list_pdbs": lambda s: s.list_pdbs(),
@@ -60,12 +56,6 @@ SOURCES: dict[str, Callable[[], Source[Any]]] = {
     "nominated_pods": watches.nominated_pods,
     "pending_pods": watches.pending_pods,
 }
-GROUP_OWNERS = {
-    "indexed-job": {("get", "batch", "jobs")},
-    "jobset": {("get", "jobset.x-k8s.io", "jobsets")},
-    "coscheduling": {("get", "scheduling.x-k8s.io", "podgroups")},
-}
-"""Where the setting `group_kinds` names the kind."""
 VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
@@ -205,16 +195,7 @@ def test_every_call_is_counted():
 
 def test_roles_are_what_the_code_needs(requests):
     """A permission too few fails in production; one too many is an attacker's."""
-    owners = {one for of in GROUP_OWNERS.values() for one in of}
-    assert granted("rights/extender-rbac", "ClusterRole") == requests - owners
-    assert owners <= requests
-
-
-@pytest.mark.parametrize("kind", OWNED_KINDS)
-def test_what_a_kind_of_groups_needs_is_granted_by_itself(kind):
-    """Who names one kind in the setting grants no right for another."""
-    of = f"extender.settings.group_kinds={kind}"
-    assert granted(f"rights/group-kind-{kind}", "ClusterRole", of) == GROUP_OWNERS[kind]
+    assert granted("rights/extender-rbac", "ClusterRole") == requests
 
 
 def test_the_readers_role_is_what_a_port_forward_needs(tmp_path):

@@ -168,11 +168,6 @@ CASES = {
         at_min=45,
         begins_min=3,
     ),
-    "CoterieGroupOwnersForbidden": Case(
-        extender("group_owner_reads_total", "0x20 1x60", "0x60", result="forbidden"),
-        extender("group_owner_reads_total", "0+1x60", "0+1x60", result="sized"),
-        {},
-    ),
     "CoterieDiscrepancies": Case(
         extender("discrepancies_total", "0x20 1x60", "0x20 1x60", kind="mismatch"),
         extender("discrepancies_total", "0x20 1x60", "0x20 1x60", kind="agreement"),

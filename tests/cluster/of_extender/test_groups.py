@@ -8,12 +8,14 @@ import json
 import pytest
 
 from extender.embedded import parse_cluster
+from extender.protocol import Reason
 from tests.cluster.fleet.stage import play, start_cast
 from tests.cluster.fleet.workload import make_pod
 
 pytestmark = pytest.mark.cluster
 
 EIGHT = parse_cluster("8x dgx-h100")
+MIXED = parse_cluster("3x dgx-h100, 2x dgx-1-v100")
 A_WHILE_S = 4.0
 """Long enough for a pod to be placed if it could be."""
 
@@ -70,6 +72,29 @@ def test_of_two_groups_that_do_not_fit_together_one_is_whole(cast):
             await played.bound(*names_of(other, 6))
             plans = [json.loads(played.pod(name).plan or "") for name in names_of(other, 6)]
             assert {plan["group"]["name"] for plan in plans} == {other}
+
+    asyncio.run(main())
+
+
+def test_a_group_gets_gpus_of_one_model(cast):
+    """The two V100 machines do not hold three members, nor both models together four."""
+
+    async def main():
+        async with play(cast, MIXED) as played:
+            for number in range(3):
+                await played.create(member("one", number, 3))
+            await played.bound(*names_of("one", 3))
+            nodes = {str(played.pod(name).node) for name in names_of("one", 3)}
+            assert nodes == {f"dgx-h100-{number}" for number in range(3)}
+            await played.delete(*names_of("one", 3))
+            for number in range(4):
+                await played.create(member("both", number, 4))
+            why = Reason.GROUP_MODEL_NEVER.value
+            await played.until(
+                lambda: any(why in played.pod(name).message for name in names_of("both", 4)),
+                within_s=60.0,
+            )
+            assert not any(is_bound(played, name) for name in names_of("both", 4))
 
     asyncio.run(main())
 

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from extender.engine.events import PodSeen, VerbCalled
+from extender.engine.events import VerbCalled
 from extender.http.explain_responses import Explanation
 from extender.protocol import Reason, Verb
-from tests.unit.extender.feeds import facts, ids, plan_of
 from tests.unit.extender.group_scene import GroupScene, all_bound, leaf
 from tests.unit.extender.live_world import node_facts
 from tests.unit.extender.pods import pod
@@ -102,7 +101,6 @@ def test_a_member_that_waits_is_explained_by_its_group():
         "gbytes_per_s": None,
         "least_gbytes_per_s": None,
         "limited_by": None,
-        "reserved": None,
         "members": [
             {"name": "pod-a", "node": None, "is_bound": False},
             {"name": "pod-b", "node": None, "is_bound": False},
@@ -190,28 +188,3 @@ def whole(scene: GroupScene, content: dict[str, Any]) -> Any:
     answer = json.loads(scene.gateway.handle(VerbCalled(Verb.EXPLAIN, body, scene.now_s)).body)
     Explanation.model_validate(answer)
     return answer
-
-
-def test_reserved_nodes_are_explained_to_the_group_and_to_others():
-    """Which, since when; and for whom, where another pod would fit."""
-    nodes = (leaf(f"n{i}", f"S{i // 4}") for i in range(8))
-    scene = GroupScene(*nodes, group_patience_s=60.0)
-    for name in scene.names[:7]:
-        scene.gateway.handle(PodSeen(facts(f"on-{name}", plan_of(name, *ids(name)))))
-    scene.see("a", "b")
-    for uid in "ab":
-        scene.filter(uid)
-    scene.woken()
-    scene.pass_s(60.0)
-    scene.woken()
-    kept = {"place": "4 nodes of leaf S1", "nodes": ["n4", "n5", "n6", "n7"], "since_s": 160.0}
-    assert explained(scene, scene.manifest("a"))["reserved"] == kept
-    assert [one["fits"] for one in whole(scene, scene.manifest("a"))["nodes"]].count(True) == 1
-    answer = whole(scene, pod(2, uid="single"))
-    assert answer["summary"]["n_fit"] == 0
-    assert answer["summary"]["try"] is None
-    found = {one["node"]: (one["fits"], one["reason"], one["detail"]) for one in answer["nodes"]}
-    assert found["n7"] == (False, Reason.NODE_RESERVED.value, "for default/g")
-    assert found["n4"][:2] == (False, Reason.NOT_ENOUGH_FREE.value)
-    reasons = {one["reason_label"]: one["n"] for one in answer["summary"]["groups"]}
-    assert reasons == {"node_reserved": 1, "not_enough_free": 7}

@@ -34,7 +34,7 @@ def test_coterie_takes_single_pods_where_least_is_left_unusable(hosts_of):
     """A pod of one GPU breaks no pair, where it can."""
     hosts = hosts_of(8, 6, 7, 4, 8, 8, 8, 8, 8)
     assert place(Coterie(), hosts, 1, 1) == {2: 1}
-    assert place(Coterie(keeps_domains_whole=False), hosts_of(*[0] * 9), 1, 1) is None
+    assert place(Coterie(), hosts_of(*[0] * 9), 1, 1) is None
     costs = host_costs(4)
     assert np.isinf(costs[:4]).all()
     assert costs[8] > costs[4]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from extender.observe import notes_of_answer, notes_of_effect, notes_of_no_group
+from extender.observe import notes_of_answer, notes_of_effect
 from extender.observe.events import EventReason, Note
 from extender.protocol import Answer, Outcome, Reason, Verb
 from extender.state import Mismatch, Missing, NodeProblem, PlanConflict, Probe
@@ -181,16 +181,9 @@ def test_what_to_do_is_read_however_many_containers_there_are():
     assert "delete the pod, and its controller makes" in note.message[:MAX_EVENT_MESSAGE]
 
 
-def test_one_pod_has_the_event_about_all_that_have_no_group():
-    """None where they are gone meanwhile."""
-    note = Note(POD, EventReason.GROUP_NOT_INFERRED, "why")
-    assert list(notes_of_no_group(POD, "why")) == [note]
-    assert list(notes_of_no_group(None, "why")) == []
-
-
-def test_only_placements_and_what_is_reserved_need_nothing():
+def test_only_placements_need_nothing():
     """Everything else needs an operator."""
-    normal = [EventReason.PLACED, EventReason.GROUP_RESERVED, EventReason.GROUP_PLACED]
+    normal = [EventReason.PLACED, EventReason.GROUP_PLACED]
     assert [one for one in EventReason if not one.is_warning] == normal
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from extender.groups import GroupOutcome, GroupStatus, Reservation
+from extender.groups import GroupOutcome, GroupStatus
 from extender.groups.readings import MemberStatus
 from extender.observe import GroupReports
 from extender.observe.events import EventReason, Note
@@ -38,7 +38,6 @@ NO_ROOM = replace(
     detail="the freest leaf (S12) has room for 3 of 4 members",
     complete_s=100.0,
 )
-RESERVED = Reservation(KEY, frozenset({"n1", "n2"}), "leaf", "S12", 120.0, 0)
 VALUE = GroupValue(381.6, 274.8, GroupLimit.NIC)
 PLACED = GroupOutcome(
     KEY, "u0", "train-0", {"u0": "n1", "u1": "n2"}, "leaf", "S12", VALUE, 90.0, n_bound=2
@@ -254,32 +253,3 @@ def test_a_partial_group_is_a_warning(reported):
     assert (note.about, note.reason) == (FIRST, EventReason.GROUP_PARTIAL)
     assert note.reason.is_warning
     assert note.message.startswith("1 of 2 members of ml/train are bound: Bindings of the others")
-
-
-def test_what_is_reserved_is_said_once_for_each_reservation(reported):
-    """Of the first member; other nodes are another reservation."""
-    kept = replace(NO_ROOM, reservation=RESERVED)
-    reported.groups.waiting = [kept]
-    said = [message for _, message in reported.until(900.0) if "reserved" in message]
-    text = (
-        "2 nodes of leaf S12 reserved for ml/train, which has waited long for room: other pods of "
-        "its priority or less get no GPUs there while it waits"
-    )
-    assert said == [text]
-    one = replace(RESERVED, nodes=frozenset({"n3"}), level="", domain="")
-    reported.groups.waiting = [replace(kept, reservation=one)]
-    assert any(message.startswith("1 node reserved for") for _, message in reported.until(902.0))
-    reported.groups.waiting = [NO_ROOM]
-    reported.until(903.0)
-    reported.groups.waiting = [kept]
-    assert any("reserved" in message for _, message in reported.until(904.0))
-
-
-def test_the_event_of_a_reservation_is_about_the_first_member(reported):
-    """As all Events of a group."""
-    reported.groups.waiting = [replace(NO_ROOM, reservation=RESERVED)]
-    reported.time.now_s += 2.0
-    reported.reports.look()
-    assert [(note.about, note.reason) for note in reported.notes] == [
-        (FIRST, EventReason.GROUP_RESERVED)
-    ]

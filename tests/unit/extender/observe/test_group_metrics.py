@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from extender.observe import GroupMetrics
-from tests.unit.extender.observe.test_group_events import PLACED, RESERVED, WAITS
+from tests.unit.extender.observe.test_group_events import PLACED, WAITS
 
 
 def samples(metrics: GroupMetrics) -> dict[str, float]:
@@ -27,7 +27,6 @@ def groups(**changes: Any) -> Any:
     known = {
         "n_held": 2,
         "n_replans": 3,
-        "reservations": (RESERVED,),
         "statuses": lambda: iter([WAITS]),
     }
     return SimpleNamespace(**(known | changes))
@@ -39,12 +38,6 @@ def test_groups_that_wait_are_counted():
     assert (found["waiting_groups"], found["waiting_members"]) == (1.0, 3.0)
     assert (found["held_binds"], found["group_replans_total"]) == (2.0, 3.0)
     assert (found["groups_total whole"], found["groups_total partial"]) == (0.0, 0.0)
-
-
-def test_reserved_nodes_are_counted():
-    """Of all groups: what is idle for them."""
-    assert samples(GroupMetrics(groups()))["reserved_nodes"] == 2.0
-    assert samples(GroupMetrics(groups(reservations=())))["reserved_nodes"] == 0.0
 
 
 def test_outcomes_are_counted_with_the_time_of_whole_ones():

@@ -33,7 +33,7 @@ class Place:
         spec = ClusterSpec.model_validate({"groups": wanted})
         self.described = lay_out(spec)
         self.cluster = EmbeddedCluster(self.described, demand=DEFAULT_DEMAND)
-        self.preemptions = Preemptions(self.cluster, RULES, Rater(), lambda request: request)
+        self.preemptions = Preemptions(self.cluster, RULES, Rater())
         self.nodes = list(self.cluster.snapshot.nodes)
         self.residents: dict[str, list[PodOnNode]] = {name: [] for name in self.nodes}
 

@@ -10,7 +10,6 @@ import pytest
 from extender.protocol import (
     GROUP_KINDS,
     GROUP_MARKS,
-    GroupOwner,
     PodRequest,
     has_group,
     inferred_group,
@@ -142,84 +141,6 @@ def test_kinds_that_say_name_and_size_are_inferred_where_they_are_named(
 def test_what_says_no_name_and_size_is_placed_alone(labels, annotations):
     """A guess would leave the pod waiting for ever."""
     assert parse(marked(labels, annotations)).group is None
-
-
-JOB = {
-    INDEX: "0",
-    "batch.kubernetes.io/job-name": "train",
-    "batch.kubernetes.io/controller-uid": "0123456789-ab",
-}
-JOB_SET = {
-    "jobset.sigs.k8s.io/jobset-name": "sweep",
-    "jobset.sigs.k8s.io/jobset-uid": "abcdef0123",
-}
-POD_GROUP = {"scheduling.x-k8s.io/pod-group": "pg"}
-OF_JOB = GroupOwner("indexed-job", "default", "train", "0123456789-ab")
-OF_JOB_SET = GroupOwner("jobset", "default", "sweep", "abcdef0123")
-OF_POD_GROUP = GroupOwner("coscheduling", "default", "pg")
-
-
-@pytest.mark.parametrize(
-    ("labels", "owner", "name"),
-    [
-        pytest.param(JOB, OF_JOB, "indexed-job/train/01234567", id="an Indexed Job"),
-        pytest.param(JOB_SET, OF_JOB_SET, "jobset/sweep/abcdef01", id="a JobSet"),
-        pytest.param(
-            {"jobset.sigs.k8s.io/jobset-name": "sweep"},
-            GroupOwner("jobset", "default", "sweep"),
-            "jobset/sweep",
-            id="a JobSet whose pods do not say its uid",
-        ),
-        pytest.param(POD_GROUP, OF_POD_GROUP, "coscheduling/pg", id="a PodGroup of coscheduling"),
-        pytest.param(JOB | JOB_SET, OF_JOB_SET, "jobset/sweep/abcdef01", id="a Job of a JobSet"),
-    ],
-)
-def test_the_owner_of_a_group_says_its_size(labels, owner, name):
-    """Created again under its name it is another one; its pods wait until it is read."""
-    request = parse(marked(labels, {}))
-    counts_all = owner is OF_POD_GROUP
-    assert (request.group, request.group_owner) == (GroupWish(name, counts_all=counts_all), owner)
-    assert request.waits_for_others
-    alone = parse(marked(labels, {}), ("kueue",))
-    assert (alone.group, alone.group_owner, alone.waits_for_others) == (None, None, False)
-    assert has_group(labels, {}, GROUP_KINDS)
-
-
-@pytest.mark.parametrize(
-    "labels",
-    [
-        pytest.param({INDEX: "0"}, id="no name of a Job"),
-        pytest.param({key: JOB[key] for key in JOB if key != INDEX}, id="a Job without indexes"),
-        pytest.param({"scheduling.x-k8s.io/pod-group": ""}, id="an empty name"),
-    ],
-)
-def test_pods_without_an_owner_are_placed_alone(labels):
-    """There is nothing to read."""
-    assert parse(marked(labels, {})).group is None
-
-
-def test_what_the_pod_says_comes_before_its_owner():
-    """Own keys, and those of a kind with name and size; and where Kubernetes waits nothing does."""
-    assert parse(marked(JOB, {}, group="g")).group_owner is None
-    kueue = parse(marked(JOB | KUEUE, KUEUE_SIZE))
-    assert (kueue.group, kueue.group_owner) == (GroupWish("kueue/sweep", 4, counts_all=True), None)
-    content = marked(JOB, {})
-    content["spec"]["schedulingGroup"] = {"podGroupName": "train"}
-    assert parse(content).group == GroupWish("indexed-job/train/01234567")
-    assert not parse(content).waits_for_others
-
-
-def test_of_pods_without_gpus_only_a_pod_group_counts_any():
-    """A Job's pods are alike, and a JobSet's are counted by their templates."""
-    assert parse(marked(JOB | JOB_SET, {}, None)).group is None
-    group = parse(marked(POD_GROUP, {}, None)).group
-    assert group == GroupWish("coscheduling/pg", counts_all=True)
-
-
-def test_a_bandwidth_is_required_of_the_group_also_before_its_size_is_known():
-    """A single GPU has no peer of its own, but the group has."""
-    request = parse(marked(JOB, {}, 1, min_bandwidth="40"))
-    assert request.group_floor_gbytes_per_s == 40.0
 
 
 def test_own_keys_win():

@@ -272,13 +272,13 @@ def test_a_group_counts_the_members_that_run(served):
 
 
 def test_a_group_is_inferred_as_filter_does():
-    """Of the kinds that the setting names; of those whose size is elsewhere it is said."""
+    """Of the kinds that the setting names; of those whose keys a controller writes it is said."""
     labels = {"kueue.x-k8s.io/pod-group-name": "kg"}
     manifest = pod(8)
     manifest["metadata"]["labels"] |= labels
     manifest["metadata"]["annotations"]["kueue.x-k8s.io/pod-group-total-count"] = "3"
     question = [{"manifest": manifest, "count": 3}]
-    inferring = ServedReads(engine(group_kinds=("kueue", "indexed-job")))
+    inferring = ServedReads(engine(group_kinds=("kueue", "leaderworkerset")))
     few = ask(inferring, pods=[{"manifest": manifest, "count": 2}])
     assert [few["groups"][0][key] for key in ("n_placed", "n_without_gpus")] == [2, 1]
     assert any(

@@ -50,25 +50,26 @@ def test_a_digest_that_was_never_built_needs_its_topology():
         Kinds(DEFAULT_DEMAND).machine(DIGEST)
 
 
-def test_kinds_differ_by_name_resource_machine_and_worth():
+def test_kinds_differ_by_name_resource_machine_worth_and_label():
     """Their index is what states and caches are keyed by."""
     kinds = Kinds(DEFAULT_DEMAND)
     machine = kinds.machine(DIGEST, MACHINE)
     made = [
-        kinds.kind("a", "r", machine, None, 1.0),
-        kinds.kind("a", "r", None, None, 1.0),
-        kinds.kind("a", "s", machine, None, 1.0),
-        kinds.kind("b", "r", machine, None, 1.0),
-        kinds.kind("a", "r", machine, None, 2.0),
+        kinds.kind("a", "r", machine, None, 1.0, ""),
+        kinds.kind("a", "r", None, None, 1.0, ""),
+        kinds.kind("a", "s", machine, None, 1.0, ""),
+        kinds.kind("b", "r", machine, None, 1.0, ""),
+        kinds.kind("a", "r", machine, None, 2.0, ""),
+        kinds.kind("a", "r", None, None, 1.0, "H100"),
     ]
-    assert [one.index for one in made] == [0, 1, 2, 3, 4]
-    assert kinds.kind("a", "r", machine, None, 1.0) is made[0]
+    assert [one.index for one in made] == [0, 1, 2, 3, 4, 5]
+    assert kinds.kind("a", "r", machine, None, 1.0, "H100") is made[0]
 
 
 def test_a_kind_is_looked_up_by_every_fact():
     """A type checker then finds the caller who forgets one; its nodes would share wrong ratings."""
     parameters = list(inspect.signature(Kinds.kind).parameters.values())[1:]
-    facts = [one.name for one in fields(NodeKind)]
+    facts = [one.name for one in fields(NodeKind) if one.init]
     assert ["index", *(one.name for one in parameters)] == facts
     assert {one.default for one in parameters} == {inspect.Parameter.empty}
 
@@ -93,16 +94,18 @@ def test_what_no_node_uses_is_dropped(monkeypatch):
     kinds = Kinds(DEFAULT_DEMAND)
     digest = topology_digest(measured(90.0))
     first, second = (kinds.machine(digest, measured(figure)) for figure in (90.0, 90.1))
-    made = [kinds.kind(str(i), "r", one, None, 1.0) for i, one in enumerate((first, second, None))]
+    made = [
+        kinds.kind(str(i), "r", one, None, 1.0, "") for i, one in enumerate((first, second, None))
+    ]
     other = load_recording("dgx-1-v100")
     kinds.machine(topology_digest(other), other)
     kinds.keep([second], made[1:])
     assert (kinds.has(digest), kinds.has(topology_digest(other))) == (True, False)
     assert kinds.machine(digest, measured(90.1)) is second
     assert kinds.machine(digest, measured(90.2)) is not kinds.machine(digest)
-    assert kinds.kind("1", "r", second, None, 1.0) is made[1]
-    assert kinds.kind("2", "r", None, None, 1.0) is made[2]
-    assert kinds.kind("0", "r", first, None, 1.0).index == len(made), (
+    assert kinds.kind("1", "r", second, None, 1.0, "") is made[1]
+    assert kinds.kind("2", "r", None, None, 1.0, "") is made[2]
+    assert kinds.kind("0", "r", first, None, 1.0, "").index == len(made), (
         "caches still hold the old index"
     )
 
@@ -139,9 +142,9 @@ def test_dropping_is_due_when_most_has_no_node(monkeypatch):
     monkeypatch.setattr(module, "SPARE", 2)
     kinds = Kinds(DEFAULT_DEMAND)
     machine = kinds.machine(DIGEST, MACHINE)
-    first = kinds.kind("a", "r", machine, None, 1.0)
+    first = kinds.kind("a", "r", machine, None, 1.0, "")
     assert not kinds.is_crowded
-    second = kinds.kind("b", "r", machine, None, 1.0)
+    second = kinds.kind("b", "r", machine, None, 1.0, "")
     assert kinds.is_crowded
     kinds.keep([machine], [first, second])
     assert not kinds.is_crowded

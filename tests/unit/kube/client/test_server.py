@@ -83,18 +83,6 @@ def test_a_binding_that_is_refused_is_reported():
     [
         (lambda api: api.get_pod("team a", "p/1"), POD_PATH),
         (lambda api: api.get_allocatable("n/1"), "/api/v1/nodes/n%2F1"),
-        (
-            lambda api: api.get_job_gang("team a", "j/1"),
-            "/apis/batch/v1/namespaces/team%20a/jobs/j%2F1",
-        ),
-        (
-            lambda api: api.get_job_set_gang("ns", "x", ["nvidia.com/gpu"]),
-            "/apis/jobset.x-k8s.io/v1alpha2/namespaces/ns/jobsets/x",
-        ),
-        (
-            lambda api: api.get_pod_group_gang("ns", "x"),
-            "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/ns/podgroups/x",
-        ),
     ],
 )
 def test_what_is_not_there_is_none(call, path):

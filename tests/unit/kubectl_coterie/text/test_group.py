@@ -75,17 +75,6 @@ def test_a_pod_without_a_group_has_no_line():
             id="no room",
         ),
         pytest.param(
-            {
-                "n_missing": 0,
-                "n_here": 4,
-                "detail": "",
-                "reserved": {"place": "4 nodes of leaf S12", "nodes": ["n1"], "since_s": 940.0},
-            },
-            "Group train: all 4 members here; waits for its group: members are missing; 4 nodes of "
-            "leaf S12 reserved for it since 60s",
-            id="reserved nodes",
-        ),
-        pytest.param(
             {"n_missing": 0, "n_here": 4},
             "Group train: all 4 members here; waits for its group: members are missing",
             id="no detail",

@@ -1,4 +1,4 @@
-"""With `keep_domains_whole` single pods fill one leaf, and a group finds the other one whole."""
+"""Single pods fill one leaf, and a group finds the other one whole."""
 
 from __future__ import annotations
 
@@ -27,10 +27,8 @@ NODES = ClusterSpec(
 
 @pytest.fixture(scope="module")
 def cast(control_plane):
-    """Extender with the setting, and scheduler."""
-    settings = {"KEEP_DOMAINS_WHOLE": "true", "GPU_WORTH": "H[12]00=1"}
-    environment = {f"COTERIE_EXTENDER_{name}": value for name, value in settings.items()}
-    made = start_cast(control_plane, environment=environment)
+    """Extender and scheduler."""
+    made = start_cast(control_plane, environment={"COTERIE_EXTENDER_GPU_WORTH": "H[12]00=1"})
     yield made
     made.stop()
 

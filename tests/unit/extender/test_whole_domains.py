@@ -1,4 +1,4 @@
-"""The setting `keep_domains_whole`: pods without a group fill one domain after the other."""
+"""Pods without a group fill one network domain after the other."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tests.unit.extender.group_scene import LEAF, GroupScene, leaf
 from tests.unit.extender.pods import GPU, args, pod
 
 SPREAD = {"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}]}
+ZONE = "topology.kubernetes.io/zone"
 A = {f"a-{i}" for i in range(4)}
 B = {f"b-{i}" for i in range(4)}
 
@@ -36,9 +37,9 @@ def rows(*leaves: str, **more: Any) -> list[dict[str, Any]]:
     ]
 
 
-def two_leaves(*, is_on: bool = True, tainted: str = "", **rules: Any) -> Any:
+def two_leaves(*, tainted: str = "", **rules: Any) -> Any:
     """Two leaves; one pod has a whole node of the second one."""
-    one = engine(*rows("a", "b", tainted=tainted), keep_domains_whole=is_on, **rules)
+    one = engine(*rows("a", "b", tainted=tainted), **rules)
     bind(one, "first", "b-2", 8)
     return one
 
@@ -61,9 +62,11 @@ def test_a_pod_gets_a_node_of_the_fullest_domain(n_gpus):
         assert best(one, content) == B - {"b-2"}
 
 
-def test_by_default_domains_do_not_matter():
-    """All nodes are equal then, and equal pods see different ones."""
-    one = two_leaves(is_on=False, candidate_limit=3)
+@pytest.mark.parametrize("labels", [{}, {ZONE: "zone-a"}], ids=["no labels", "zones alone"])
+def test_where_the_network_is_not_known_domains_do_not_matter(labels):
+    """All nodes are equal then, and equal pods see different ones; a zone is no leaf."""
+    one = engine(*({**row, "labels": labels} for row in rows("a", "b")), candidate_limit=3)
+    bind(one, "first", "b-2", 8)
     seen = {
         name
         for i in range(9)
@@ -71,6 +74,14 @@ def test_by_default_domains_do_not_matter():
     }
     assert seen & A
     assert best(one, pod(8)) == (A | B) - {"b-2"}
+
+
+def test_zones_are_not_filled_one_after_the_other():
+    """Of leaves with the same room none is preferred for the room in its zone."""
+    placed = [{**row, "zone": f"zone-{row['name']}"} for row in rows("a", "b", "c")]
+    placed[2] |= {"zone": "zone-a"}
+    one = engine(*placed)
+    assert best(one, pod(8)) == A | B | {f"c-{i}" for i in range(4)}
 
 
 def test_economy_comes_first():
@@ -100,7 +111,7 @@ def test_members_of_groups_are_placed_as_groups(size):
 
 def test_nodes_without_a_domain_come_last():
     """Nothing is known to be near them."""
-    one = engine(*rows("a", "lone"), keep_domains_whole=True)
+    one = engine(*rows("a", "lone"))
     bind(one, "first", "lone-0", 8)
     assert best(one, pod(8)) == A
 
@@ -140,15 +151,11 @@ def test_a_what_if_fills_one_domain_after_the_other():
     assert all(name.startswith("added") for name in nodes[7:])
 
 
-def test_the_decision_log_holds_the_setting():
-    """A replay gives the same answers, and without it others."""
-    nodes = [leaf(f"n{i}", f"S{i // 5}") for i in range(8)]
-    scene = GroupScene(*nodes, keep_domains_whole=True, candidate_limit=2)
+def test_a_replay_gives_the_same_answers():
+    """The domains are in the log, with the nodes."""
+    scene = GroupScene(*(leaf(f"n{i}", f"S{i // 5}") for i in range(8)), candidate_limit=2)
     for i in range(6):
         content = args(pod(4, uid=f"u{i}"), scene.names)
         scene.gateway.handle(VerbCalled(Verb.FILTER, content, scene.now_s))
         scene.gateway.handle(VerbCalled(Verb.PRIORITIZE, content, scene.now_s))
     assert replay(scene.lines).difference is None
-    head, *rest = scene.lines
-    off = head.replace('"keep_domains_whole":true', '"keep_domains_whole":false')
-    assert replay([off, *rest]).difference is not None

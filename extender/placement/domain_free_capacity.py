@@ -1,11 +1,10 @@
 """Which nodes pods without a group take first, so that whole domains stay free for groups.
 
 What it answers: of each node of a snapshot, the place of its nearest network domain by the room
-that is left there, 0 for the least (`topology.groups.crowding_of_nodes`), as where a group of one
-member is placed. It is the last part of economy (`extender.placement.node_order`): only nodes that
-are equal up to there differ by it. With the setting `keep_domains_whole` off it computes nothing,
-nor for a pod whose nodes economy does not order: a member of a group, which is placed with the
-others, or one with soft wishes of its own.
+that is left there, 0 for the least (`topology.groups.places_by_free_capacity`). It is the last part
+of economy (`extender.placement.node_order`): only nodes that are equal up to there differ by it. It
+computes nothing where no node has a label of the network, nor for a pod whose nodes economy does
+not order: a member of a group, which is placed with the others, or one with soft wishes of its own.
 
 Room is counted in pods of this size, by free GPUs: two nodes with three free ones have none for
 four. It is kept for one snapshot, by size, so that the calls of a pod share it. Nodes that no tree
@@ -15,11 +14,11 @@ knows come last. O(nodes), in array operations.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from topology.groups import crowding_of_nodes
+from topology.groups import places_by_free_capacity
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from extender.snapshot import ClusterSnapshot, NodeIndex
     from topology.groups import DomainTree
 
-__all__ = ["DomainCrowding"]
+__all__ = ["DomainFreeCapacity"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,29 +51,45 @@ class _Kept:
     by_size: dict[int, NDArray[np.int64]]
 
 
-class DomainCrowding:
-    """Keeps what it made of the last snapshot; `tree` gives the tree of domains as it is now."""
+class NetworkDomains(Protocol):
+    """Where nodes are in the network."""
 
-    def __init__(self, tree: Callable[[], DomainTree], *, is_on: bool) -> None:
-        self._tree = tree
-        self._is_on = is_on
+    @property
+    def has_network(self) -> bool:
+        """Whether a node is in a domain of NVLink or of the fabric."""
+        ...
+
+    @property
+    def tree(self) -> DomainTree:
+        """The tree over all nodes."""
+        ...
+
+
+class DomainFreeCapacity:
+    """Keeps what it made of the last snapshot; `domains` gives the domains as they are now."""
+
+    def __init__(self, domains: Callable[[], NetworkDomains]) -> None:
+        self._domains = domains
         self._order: _Order | None = None
         self._kept: _Kept | None = None
 
     def of(self, request: PodRequest, snapshot: ClusterSnapshot) -> NDArray[np.int64] | None:
         """The places for a pod, by position in the node index; None where they do not count."""
         is_member = request.group is not None or bool(request.pod_group)
-        if not self._is_on or is_member or request.has_soft_wishes:
+        if is_member or request.has_soft_wishes:
             return None
-        tree, kept = self._tree(), self._kept
+        domains, kept = self._domains(), self._kept
+        if not domains.has_network:
+            return None
+        tree = domains.tree
         if kept is None or kept.snapshot is not snapshot or kept.tree is not tree:
             kept = self._kept = _Kept(snapshot, tree, {})
         size = request.size_gpus
         if size not in kept.by_size:
-            kept.by_size[size] = self._crowding(snapshot, tree, size)
+            kept.by_size[size] = self._free_capacity(snapshot, tree, size)
         return kept.by_size[size]
 
-    def _crowding(
+    def _free_capacity(
         self, snapshot: ClusterSnapshot, tree: DomainTree, size: int
     ) -> NDArray[np.int64]:
         order = self._order_of(tree, snapshot.node_index)
@@ -82,7 +97,7 @@ class DomainCrowding:
         room = np.zeros(len(tree.node_names), dtype=np.int64)
         room[order.in_tree] = fits[snapshot.state_ids[order.in_index]]
         places = np.full(len(snapshot.views), len(tree.domains), dtype=np.int64)
-        places[order.in_index] = crowding_of_nodes(tree, room)[order.in_tree]
+        places[order.in_index] = places_by_free_capacity(tree, room)[order.in_tree]
         return places
 
     def _order_of(self, tree: DomainTree, node_index: NodeIndex) -> _Order:
