@@ -163,7 +163,7 @@ def _add_audit(commands: Commands) -> None:
         "say what the pods that run now lose by their GPUs, under any scheduler",
         more="It needs the node plugin as a reporter, and no extender.",
     )
-    _add_output(audit, "json|html")
+    _add_output(audit, "json")
     _add_cluster(audit)
 
 

@@ -46,8 +46,6 @@ def node(
     machine: NodeTopology | str | None = "dgx-1-v100",
     *,
     report: DevicesReport | None = None,
-    labels: Mapping[str, str] | None = None,
-    taints: Sequence[Mapping[str, str]] = (),
     allocatable: Mapping[str, object] | None = None,
     annotations: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
@@ -67,8 +65,8 @@ def node(
     )
     return {
         "kind": "Node",
-        "metadata": {"name": name, "labels": dict(labels or {}), "annotations": found},
-        "spec": {"taints": list(taints)},
+        "metadata": {"name": name, "labels": {}, "annotations": found},
+        "spec": {},
         "status": {"capacity": resources, "allocatable": given},
     }
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from kubectl_coterie.commands.session_of import output_of, session_of
 from kubectl_coterie.errors import CliError
-from topology.audit import WIDTH, audit, audit_html, list_audit, read_cluster
+from topology.audit import WIDTH, audit, list_audit, read_cluster
 from topology.cli.printing import json_report, screen_width
 from topology.errors import TopologyError
 from topology.report.blocks import block_text
@@ -29,8 +29,6 @@ def run(given: Namespace) -> int:
     output = output_of(given)
     if output.form == "json":
         output.print(json_report(report))
-    elif output.form == "html":
-        output.print(audit_html(report))
     else:
         width = screen_width(output.stream, WIDTH)
         output.print(block_text(list_audit(report, width)))

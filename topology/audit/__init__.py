@@ -1,6 +1,6 @@
 """What a running cluster loses today, from lists of its nodes and pods; whoever scheduled them.
 
-`read_cluster` reads the lists, `audit` makes the report, `list_audit` and `audit_html` lay it out.
+`read_cluster` reads the lists, `audit` makes the report, `list_audit` lays it out.
 Changes nothing and reads no file; what is not known is named, never guessed.
 """
 
@@ -8,7 +8,6 @@ from topology.audit.cluster import AuditCluster, read_cluster
 from topology.audit.compute import audit
 from topology.audit.figures import NvidiaNode, nvidia_pair_scores
 from topology.audit.listing import WIDTH, list_audit
-from topology.audit.page import audit_html
 from topology.audit.values import AuditReport
 
 __all__ = [
@@ -17,7 +16,6 @@ __all__ = [
     "AuditReport",
     "NvidiaNode",
     "audit",
-    "audit_html",
     "list_audit",
     "nvidia_pair_scores",
     "read_cluster",

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from topology.audit.cluster import hold_node
 from topology.audit.degraded import find_degraded
-from topology.audit.faster import find_faster_candidates
 from topology.audit.figures import MachineFigures
 from topology.audit.judging import figure, judge_node, leave_split_gpus_out
 from topology.audit.sentences import headline, notes
@@ -81,7 +80,6 @@ def audit(cluster: AuditCluster) -> AuditReport:
         key=lambda one: (-one.n_gpus, one.name, one.digest),
     )
     by_name = sorted(nodes, key=lambda node: node.node.name)
-    left = {one.pod.uid for one, _, _ in unjudged}
     n_covered = sum(not node.problems for node in nodes)
     return AuditReport(
         schema_version=SCHEMA_VERSION,
@@ -108,9 +106,6 @@ def audit(cluster: AuditCluster) -> AuditReport:
         split_nodes=tuple(node.node.name for node in by_name if node.n_split),
         unavailable_nodes=tuple(map(_unavailable, filter(_takes_none, by_name))),
         claiming_pods=_claiming_pods(cluster),
-        faster_candidates=find_faster_candidates(
-            nodes, ((pod, node) for pod, node in pods if pod.uid not in left)
-        ),
         degraded=tuple(
             one
             for node in by_name
@@ -200,7 +195,6 @@ def _machine_audit(digest: str, machine: _MachineType) -> MachineAudit:
         has=_mean([one.has for one in sets]),
         could_have=_mean([one.could_have for one in sets]),
         best_effort=_mean([one.best_effort for one in sets if one.best_effort is not None]),
-        replaced=_mean([one.replaced for one in sets]),
         is_even=machine.figures.is_even,
     )
 

@@ -151,13 +151,6 @@ def _without_figures(report: AuditReport) -> Iterator[AuditFinding]:
 
 
 def _hardware(report: AuditReport) -> Iterator[AuditFinding]:
-    candidates = [f"{one.namespace}/{one.pod}" for one in report.faster_candidates]
-    if candidates:
-        count = _count(len(candidates), "pod")
-        yield AuditFinding(
-            f"{count} may be on faster GPUs than they use: {_some(candidates)}",
-            "ask their owners; -o json names where they could run",
-        )
     if report.degraded:
         gpus = [
             f"{one.node} GPU {one.gpu} ({one.n_links} of {one.n_expected})"

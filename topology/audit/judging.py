@@ -3,8 +3,7 @@
 What it answers: for each container with two or more GPUs its figures, or why there are none. It
 reads no annotation (`topology.audit.cluster`) and values no set itself (`topology.audit.figures`).
 
-A container is judged by itself: "could have" leaves all others where they are, "re-placed" moves
-all pods of the node at once.
+A container is judged by itself: "could have" leaves all others where they are.
 """
 
 from __future__ import annotations
@@ -66,12 +65,9 @@ def judge_node(
     free = holdings.free
     if free is None:
         return [], [_unjudged(one, UnjudgedReason.FREE_UNKNOWN, one.mask) for one in holdings.sets]
-    masks = [one.mask for one in holdings.sets]
-    moved = figures.replaced(masks, holdings.movable | free) if masks else ()
     is_nvidia = holdings.resource.startswith(_NVIDIA)
     return [
-        _judge(one, holdings, figures, after=after, free=free, is_nvidia=is_nvidia)
-        for one, after in zip(holdings.sets, moved, strict=True)
+        _judge(one, holdings, figures, free=free, is_nvidia=is_nvidia) for one in holdings.sets
     ], []
 
 
@@ -79,12 +75,11 @@ def _unjudged(one: HeldSet, reason: UnjudgedReason, mask: int = 0) -> Unjudged:
     return Unjudged(one.pod, one.container, one.mask.bit_count(), reason, mask)
 
 
-def _judge(  # noqa: PLR0913 - what a set's figures depend on
+def _judge(
     one: HeldSet,
     holdings: NodeHoldings,
     figures: MachineFigures,
     *,
-    after: int,
     free: int,
     is_nvidia: bool,
 ) -> AuditSet:
@@ -107,7 +102,6 @@ def _judge(  # noqa: PLR0913 - what a set's figures depend on
         could_have=figure(could_have),
         could_have_gpus=gpus_of(best),
         best_effort=None if policy is None else figure(policy),
-        replaced=figure(figures.worth(after)),
         loss=round(loss, 4),
         is_best=loss <= VALUE_CLASS_GAP,
     )

@@ -79,13 +79,13 @@ def _machines(report: AuditReport, width: int) -> list[Block]:
         (
             *(str(one.n_nodes), str(one.n_gpus), _known(one.n_free, one)),
             *(_known(one.n_stranded, one), str(one.n_pods)),
-            *map(_cell, (one.has, one.could_have, one.best_effort, one.replaced)),
+            *map(_cell, (one.has, one.could_have, one.best_effort)),
         )
         for one in shown
     ]
     columns = (
         *("nodes", "GPUs", "free", "stranded", "pods"),
-        *("has", "could", "NVIDIA", "re-placed"),
+        *("has", "could", "NVIDIA"),
     )
     names = _short_names(report.machines, _left(width, columns, rows))
     n_unknown = sum(one.n_nodes_free_unknown for one in shown)

@@ -98,8 +98,7 @@ def notes(machines: Sequence[MachineAudit]) -> tuple[str, ...]:
         f"the model's stated error is {100 * errors[0]:.0f} to {100 * errors[-1]:.0f} %, by what "
         f"limits a set, and sets within {100 * VALUE_CLASS_GAP:.0f} % count as equal."
     )
-    bound = "Re-placed figures are bounds: they take all pods of a node to be moved at once."
-    said = [predictions, bound]
+    said = [predictions]
     n_even = sum(one.is_even for one in machines)
     if n_even:
         said.append(

@@ -1,4 +1,4 @@
-"""The shape of an audit: what its JSON holds, and what its text and page lay out.
+"""The shape of an audit: what its JSON holds, and what its text lays out.
 
 It computes nothing (`topology.audit.compute` does). The field names are the JSON contract
 (docs/schemas/audit.json, generated from these classes) under the rules of `topology.report.values`:
@@ -16,7 +16,6 @@ __all__ = [
     "AuditSet",
     "ClaimingPod",
     "DegradedGpu",
-    "FasterCandidate",
     "MachineAudit",
     "NotJudged",
     "PodCounts",
@@ -68,8 +67,6 @@ class MachineAudit:
     best_effort: AuditFigure | None
     """Mean of what NVIDIA's best-effort policy would give from the same GPUs; null where the policy
     is not NVIDIA's to apply."""
-    replaced: AuditFigure | None
-    """Mean after the best re-placement of all pods of each node."""
     is_even: bool
     """Whether all sets of a size are worth the same, as on one NVSwitch fabric: no placement gains
     bandwidth there."""
@@ -107,8 +104,6 @@ class AuditSet:
     best_effort: AuditFigure | None
     """What NVIDIA's best-effort policy would give from the same GPUs, the mean over the orders in
     which the kubelet may name them; null where the policy is not NVIDIA's to apply."""
-    replaced: AuditFigure
-    """What it would have after the best re-placement of all pods of the node."""
     loss: float
     """1 - has / could_have, 0..1."""
     is_best: bool
@@ -172,30 +167,6 @@ class ClaimingPod:
     """Name of the pod."""
     node: str
     """Node of the pod."""
-
-
-@dataclass(frozen=True, slots=True)
-class FasterCandidate:
-    """A pod that may be on faster GPUs than it uses: a candidate to look at, not an error."""
-
-    namespace: str
-    """Namespace of the pod."""
-    pod: str
-    """Name of the pod."""
-    node: str
-    """Node of the pod."""
-    machine: str
-    """Digest of its machine type."""
-    n_gpus: int
-    """GPUs that it has."""
-    worth_per_gpu: float
-    """Worth of a GPU there; a V100 is 1."""
-    other_node: str
-    """A node with GPUs of lesser worth, enough of them free, that the pod's own rules allow."""
-    other_machine: str
-    """Digest of that node's machine type."""
-    other_worth_per_gpu: float
-    """Worth of a GPU there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,8 +263,6 @@ class AuditReport:
     """Nodes with GPUs that are cordoned or not ready, by name."""
     claiming_pods: tuple[ClaimingPod, ...]
     """Pods with resource claims (DRA) on nodes of the list, by namespace and name."""
-    faster_candidates: tuple[FasterCandidate, ...]
-    """Pods that may be on faster GPUs than they use."""
     degraded: tuple[DegradedGpu, ...]
     """GPUs with links that are down."""
     unhealthy: tuple[UnhealthyGpus, ...]

@@ -176,7 +176,7 @@ def _recordings(given: Namespace) -> ExitCode:
 
 
 def _audit(given: Namespace) -> ExitCode:
-    from topology.audit import WIDTH, audit, audit_html, list_audit, read_cluster  # noqa: PLC0415 - loads numpy
+    from topology.audit import WIDTH, audit, list_audit, read_cluster  # noqa: PLC0415 - loads numpy
 
     if given.nodes == given.pods == "-":
         msg = "--nodes and --pods are both -, expected standard input for one of them"
@@ -185,8 +185,6 @@ def _audit(given: Namespace) -> ExitCode:
     report = audit(read_cluster(*lists, nodes_name=given.nodes, pods_name=given.pods))
     if given.output is AuditForm.JSON:
         return _print(json_report(report))
-    if given.output is AuditForm.HTML:
-        return _print(audit_html(report))
     return _print(block_text(list_audit(report, screen_width(sys.stdout, WIDTH))))
 
 

@@ -31,7 +31,6 @@ class AuditForm(Enum):
 
     TEXT = "text"
     JSON = "json"
-    HTML = "html"
 
 
 _ABOUT = """\

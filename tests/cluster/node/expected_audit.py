@@ -1,7 +1,7 @@
 """What an audit of one node has to report, by trying everything; its allocations are given.
 
-Shares one thing with `topology.audit`: the value of a set (`topology.value.set_value`). Sets and
-placements are enumerated, NVIDIA's best-effort policy as well (go-gpuallocator 876e7b76,
+Shares one thing with `topology.audit`: the value of a set (`topology.value.set_value`). Sets
+are enumerated, NVIDIA's best-effort policy as well (go-gpuallocator 876e7b76,
 gpuallocator/besteffort_policy.go), partition by partition. It reads no cluster and must import
 nothing of `topology.audit`.
 """
@@ -38,7 +38,6 @@ _Block = tuple[int | None, ...]
 
 _NEAR = 0.9
 """Sets of one size whose values differ by less than a tenth count as equal."""
-_LEAST_GAIN = 1e-6
 _PCIE_POINTS = {
     PcieLevel.PIX: 50,
     PcieLevel.PXB: 40,
@@ -113,31 +112,6 @@ class ExpectedNode:
             limit=self._set_value(own).limit.name.lower(),
         )
 
-    def replacements(self) -> list[dict[Holder, float]]:
-        """What the containers have after a re-placement with the most GB/s in total.
-
-        Several where placements with the same total differ in what single containers have. Of sets
-        of one size the one that has most now (of equals the one with the lowest mask) gets most.
-        """
-        ranked = sorted(
-            self.several.items(),
-            key=lambda item: (-len(item[1]), -self.worth(item[1]), mask_of(item[1])),
-        )
-        sizes = [len(own) for _, own in ranked]
-        placements = {
-            tuple(sorted(zip(sizes, values, strict=True), reverse=True))
-            for values in self._placed(frozenset(range(self.n_gpus)), sizes)
-        }
-        now = sum(self.worth(own) for own in self.several.values())
-        most = max(sum(value for _, value in one) for one in placements)
-        if most - now < _LEAST_GAIN:
-            return [{holder: self.worth(own) for holder, own in ranked}]
-        return [
-            {holder: value for (holder, _), (_, value) in zip(ranked, one, strict=True)}
-            for one in placements
-            if sum(value for _, value in one) > most - _LEAST_GAIN
-        ]
-
     @property
     def n_stranded(self) -> int:
         """Free GPUs, unless some four of them are as good as the machine's best four."""
@@ -150,15 +124,6 @@ class ExpectedNode:
 
     def _best(self, pool: Iterable[int], size: int) -> float:
         return max(self.worth(chosen) for chosen in combinations(pool, size))
-
-    def _placed(self, left: _Set, sizes: Sequence[int]) -> Iterator[tuple[float, ...]]:
-        """The values of all disjoint sets of these sizes."""
-        if not sizes:
-            yield ()
-            return
-        for chosen in combinations(sorted(left), sizes[0]):
-            for others in self._placed(left - set(chosen), sizes[1:]):
-                yield (self.worth(chosen), *others)
 
     def _pair_scores(self) -> dict[_Set, int]:
         """PCIe level and 100 for each NVLink that ends at the other GPU."""

@@ -41,7 +41,7 @@ OURS = {names.TOPOLOGY, names.DEVICES}
 GBYTES, SHARE = 6e-4, 6e-5
 """Half of the last digit that a report has, and a little."""
 UNITS = ("gbytes_per_s", "share")
-FIGURES = ("has", "could_have", "best_effort", "replaced")
+FIGURES = ("has", "could_have", "best_effort")
 
 
 @pytest.fixture(scope="module")
@@ -59,14 +59,13 @@ def figure(gbytes_per_s: float, share: float) -> dict[str, Any]:
     }
 
 
-def expected_set(one: ExpectedSet, replaced: float) -> dict[str, Any]:
+def expected_set(one: ExpectedSet) -> dict[str, Any]:
     """What a report has to say of a container."""
     best = one.best_empty
     return {
         "has": figure(one.has, one.has / best),
         "could_have": figure(one.could_have, one.could_have / best),
         "best_effort": figure(one.best_effort, one.best_effort_share),
-        "replaced": figure(replaced, replaced / best),
         "loss": pytest.approx(one.loss, abs=SHARE),
         "is_best": one.is_best,
         "limit": one.limit,
@@ -76,12 +75,9 @@ def expected_set(one: ExpectedSet, replaced: float) -> dict[str, Any]:
 def check_node(node: ExpectedNode, sets: Mapping[Holder, dict[str, Any]]) -> None:
     """Compare every figure of the containers of a node."""
     assert sets.keys() == node.several.keys()
-    replaced = {holder: one["replaced"]["gbytes_per_s"] for holder, one in sets.items()}
-    best = [one for one in node.replacements() if replaced == pytest.approx(one, abs=GBYTES)]
-    assert best, (replaced, node.replacements())
     for holder, one in sets.items():
         own = node.several[holder]
-        expected = expected_set(node.figures(holder), best[0][holder])
+        expected = expected_set(node.figures(holder))
         assert {key: one[key] for key in expected} == expected, (holder, own)
         assert set(one["gpus"]) == own
         could_have = one["could_have_gpus"]

@@ -1,9 +1,8 @@
-"""What a cluster shows: its nodes and pods as values, who has which GPUs, where a pod may run.
+"""What a cluster shows: its nodes and pods as values, who has which GPUs.
 
 Reads parsed JSON and texts of annotations; knows no bandwidth.
 """
 
-from topology.audit.cluster.constraints import NodeRules, allows
 from topology.audit.cluster.counts import is_gpu_resource
 from topology.audit.cluster.holdings import (
     HeldSet,
@@ -32,13 +31,11 @@ __all__ = [
     "AuditProblem",
     "HeldSet",
     "NodeHoldings",
-    "NodeRules",
     "OfferedGpus",
     "ProblemKind",
     "ReportedIds",
     "Unjudged",
     "UnjudgedReason",
-    "allows",
     "described_resource",
     "hold_node",
     "is_gpu_resource",

@@ -73,7 +73,7 @@ class NodeHoldings:
     """A node and who has its GPUs.
 
     `topology` is None where it cannot be used. `resource` is the one whose devices it names, and
-    `parts` those that are no whole GPUs. `movable` are the GPUs of pods with known ones, `free` the
+    `parts` those that are no whole GPUs. `located` are the GPUs of pods with known ones, `free` the
     healthy ones that no pod has: None where that is not known, and `problems` say why. Of the free
     ones `n_split` are in MIG mode, not known which, and cannot be had.
     """
@@ -88,7 +88,7 @@ class NodeHoldings:
     unhealthy: int = 0
     sets: list[HeldSet] = field(default_factory=list[HeldSet])
     unjudged: list[Unjudged] = field(default_factory=list[Unjudged])
-    movable: int = 0
+    located: int = 0
     free: int | None = None
     n_split: int = 0
     n_unlisted: int = 0
@@ -134,7 +134,7 @@ def hold_node(node: AuditNode, pods: Sequence[AuditPod], ended: frozenset[str]) 
     )
     fixed, is_known = _NodeReader(found, positions).read(pods, ended)
     offer = offer_of(node, resource, found.topology, found.unhealthy)
-    free = offer.gpus & ~(found.movable | fixed | found.unhealthy)
+    free = offer.gpus & ~(found.located | fixed | found.unhealthy)
     if offer.problem is not None:
         found.problems.append(offer.problem)
     elif is_known:
@@ -192,7 +192,7 @@ class _NodeReader:
         for one in sorted(named, key=lambda one: SOURCES.index(one.source)):
             self._hold(one)
         for holds in reported.values():
-            mask = self._shares(one for _, ids in holds for one in ids) & ~self._found.movable
+            mask = self._shares(one for _, ids in holds for one in ids) & ~self._found.located
             self._found.n_unlisted += (mask & ~self._fixed).bit_count()
             self._fixed |= mask
         if self._n_unknown:
@@ -309,7 +309,7 @@ class _NodeReader:
             return
         if not one.is_init and one.mask.bit_count() >= _PAIR:
             found.sets.append(HeldSet(one.pod, one.container, one.mask, one.source))
-        found.movable |= one.mask
+        found.located |= one.mask
         for gpu in gpus:
             self._taken[gpu] = (one.pod.uid, one.is_init)
 

@@ -16,14 +16,10 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from topology.annotations import POD_KEYS
-from topology.audit.cluster.constraints import NodeRules
 from topology.audit.cluster.counts import is_gpu_resource, read_count
 from topology.errors import ImportFormatError, quote
 from topology.model import Field, names
-from topology.node_affinity import LabelRequirement
 from topology.select import ContainerRole
-from topology.taints import CORDONED, KEEPS_OFF, Taint, Toleration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -40,11 +36,8 @@ __all__ = [
 
 T = TypeVar("T")
 
-_AFFINITY = POD_KEYS[0].name
 _ENDED = frozenset({"Succeeded", "Failed"})
 """core/v1 types.go, PodPhase."""
-_STAYS_WITH_NODE = frozenset({"DaemonSet", "Node"})
-"""Kinds of owners whose pods run on no other node; a Node owns the mirrors of its static pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +49,6 @@ class AuditNode:
     """
 
     name: str
-    labels: Mapping[str, str]
-    taints: tuple[Taint, ...]
     allocatable: Mapping[str, int]
     capacity: Mapping[str, int]
     topology: str | None
@@ -98,8 +89,7 @@ class ReportedIds:
 class AuditPod:
     """A pod that requests GPUs and is bound to a node; `has_ended`: its GPUs are free again.
 
-    `plan`, `allocated` and `affinity` are texts of annotations, None where absent. One that
-    `stays_with_node` is of a DaemonSet, or static: it runs on no other node.
+    `plan` and `allocated` are texts of annotations, None where absent.
     """
 
     uid: str
@@ -111,9 +101,6 @@ class AuditPod:
     status: tuple[ReportedIds, ...]
     plan: str | None
     allocated: str | None
-    affinity: str | None
-    rules: NodeRules
-    stays_with_node: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,16 +214,6 @@ def _text(parent: Field, key: str) -> str:
     return "" if member is None else member.text()
 
 
-def _texts(parent: Field, key: str) -> tuple[str, ...]:
-    return tuple(one.text() for one in _members(parent, key))
-
-
-def _strings(parent: Field, key: str) -> dict[str, str]:
-    """The strings under a key by their names, as labels are."""
-    member = _object(parent, key)
-    return {sys.intern(name): member.need(name).text() for name in member.keys()}  # noqa: SIM118 - a Field
-
-
 def _counts(parent: Field, key: str) -> dict[str, int]:
     """The GPUs under a key, by resource."""
     member = _object(parent, key)
@@ -253,25 +230,16 @@ def _counts(parent: Field, key: str) -> dict[str, int]:
 def _read_node(item: Field) -> AuditNode:
     meta, spec, status = (_object(item, key) for key in ("metadata", "spec", "status"))
     annotations = _object(meta, "annotations")
-    taints = [
-        Taint(_text(one, "key"), _text(one, "value"), _text(one, "effect"))
-        for one in _members(spec, "taints")
-    ]
     cordoned = _get(spec, "unschedulable")
-    is_cordoned = cordoned is not None and cordoned.flag()
-    if is_cordoned:
-        taints.append(CORDONED)
     unreadable: dict[str, str] = {}
     return AuditNode(
         name=sys.intern(meta.need("name").text()),
-        labels=_strings(meta, "labels"),
-        taints=tuple(one for one in taints if one.effect in KEEPS_OFF),
         allocatable=_readable_counts(status, "allocatable", unreadable),
         capacity=_readable_counts(status, "capacity", unreadable),
         topology=_text(annotations, names.TOPOLOGY) or None,
         devices=_text(annotations, names.DEVICES) or None,
         unreadable=unreadable,
-        is_cordoned=is_cordoned,
+        is_cordoned=cordoned is not None and cordoned.flag(),
         is_ready=not any(
             _text(one, "type") == "Ready" and _text(one, "status") != "True"
             for one in _members(status, "conditions")
@@ -316,11 +284,6 @@ def _read_pod(item: Field) -> tuple[AuditPod | None, AuditClaimant | None]:
         status=tuple(_reported_ids(status)),
         plan=_text(annotations, names.PLAN) or None,
         allocated=_text(annotations, names.ALLOCATED) or None,
-        affinity=_text(annotations, _AFFINITY) or None,
-        rules=_read_rules(spec),
-        stays_with_node=any(
-            _text(one, "kind") in _STAYS_WITH_NODE for one in _members(meta, "ownerReferences")
-        ),
     )
     return pod, claiming
 
@@ -348,28 +311,3 @@ def _reported_ids(status: Field) -> Iterator[ReportedIds]:
             if is_gpu_resource(name):
                 ids = tuple(_text(one, "resourceID") for one in _members(resource, "resources"))
                 yield ReportedIds(_text(container, "name"), name, ids)
-
-
-def _read_rules(spec: Field) -> NodeRules:
-    affinity = _object(spec, "affinity", "nodeAffinity")
-    required = _get(affinity, "requiredDuringSchedulingIgnoredDuringExecution")
-    return NodeRules(
-        selector=tuple(sorted(_strings(spec, "nodeSelector").items())),
-        terms=None
-        if required is None
-        else tuple(_read_term(term) for term in _members(required, "nodeSelectorTerms")),
-        tolerations=tuple(
-            Toleration(*(_text(one, key) for key in ("key", "operator", "value", "effect")))
-            for one in _members(spec, "tolerations")
-        ),
-    )
-
-
-def _read_term(term: Field) -> tuple[LabelRequirement, ...]:
-    return tuple(
-        LabelRequirement(
-            _text(one, "key"), _text(one, "operator"), _texts(one, "values"), is_field=is_field
-        )
-        for key, is_field in (("matchExpressions", False), ("matchFields", True))
-        for one in _members(term, key)
-    )

@@ -5,13 +5,11 @@ Knows masks of GPUs; knows no pod and no node.
 
 from topology.audit.figures.best_effort import NvidiaNode, nvidia_pair_scores
 from topology.audit.figures.machine import MachineFigures, SetWorth, kubelet_orders
-from topology.audit.figures.replacement import best_replacement
 
 __all__ = [
     "MachineFigures",
     "NvidiaNode",
     "SetWorth",
-    "best_replacement",
     "kubelet_orders",
     "nvidia_pair_scores",
 ]

@@ -23,7 +23,6 @@ import numpy as np
 
 from topology.annotations import Affinity, PlacementPolicy
 from topology.audit.figures.best_effort import NvidiaNode, nvidia_pair_scores
-from topology.audit.figures.replacement import best_replacement
 from topology.errors import InvalidRequest
 from topology.select import MachineTables, Selected, build_machine, near_best_counts, select_set
 from topology.value import Limit, gpus_of, mask_index, mask_of
@@ -43,8 +42,6 @@ N_ORDERS = 101
 """Orders beyond. A prime above every place of an order, so that all places vary. Of the shipped
 machines the mean over 101 of 8 GPUs is that over all 40,320 to 0.3 %, but for a machine with a GPU
 off its switch fabric, where it is to 6 %."""
-_LEAST_GAIN = 1e-6
-"""GB/s to which values are rounded: below it totals are equal."""
 _PAIR = 2
 _QUAD = 4
 _ANY_SET = PlacementPolicy(affinity=Affinity.NONE)
@@ -69,7 +66,6 @@ class MachineFigures:
         self._by_policy: dict[tuple[int, int], SetWorth] = {}
         self._uniform: NDArray[np.float64] | None = None
         self._near_best: dict[int, NDArray[np.int8]] = {}
-        self._replaced: dict[tuple[int, tuple[int, ...], bool], tuple[int, ...]] = {}
 
     @cached_property
     def is_even(self) -> bool:
@@ -140,30 +136,6 @@ class MachineFigures:
                 fmean(worths[mask].share for mask in chosen),
             )
         return self._by_policy[pool, size]
-
-    def replaced(self, sets: Sequence[int], pool: int) -> tuple[int, ...]:
-        """Where each of some disjoint sets is after their best re-placement inside a pool.
-
-        Of sets of one size the one that has most now gets the one that has most then.
-        """
-        machine = self.machine
-        if not isinstance(machine, MachineTables) or self.is_even:
-            return tuple(sets)
-        is_mixed = not all(bool(machine.is_uniform[mask]) for mask in sets)
-        sizes = tuple(sorted((mask.bit_count() for mask in sets), reverse=True))
-        key = (pool, sizes, is_mixed)
-        value = self._values(machine, is_mixed=is_mixed)
-        if key not in self._replaced:
-            found = best_replacement(value, machine.n_gpus, pool, sizes)
-            order = sorted(found, key=lambda mask: (-mask.bit_count(), -value[mask], mask))
-            self._replaced[key] = tuple(order)
-        moved = self._replaced[key]
-        gain = sum(float(value[mask]) for mask in moved) - sum(float(value[mask]) for mask in sets)
-        if gain < _LEAST_GAIN:
-            return tuple(sets)
-        now = sorted(sets, key=lambda mask: (-mask.bit_count(), -value[mask], mask))
-        then = dict(zip(now, moved, strict=True))
-        return tuple(then[mask] for mask in sets)
 
     def n_stranded(self, free: int) -> int:
         """Free GPUs that can form no set of four; none of two where the node has fewer GPUs."""

@@ -64,13 +64,6 @@ def test_json(run, lists):
     assert report["sets"][0]["gpus"] == [0, 5]
 
 
-def test_html(run, lists):
-    """What a browser shows."""
-    code, out, _ = run(*lists, "--output", "html")
-    assert code == 0
-    assert out.startswith("<!DOCTYPE html>")
-
-
 def test_one_list_may_come_from_standard_input(run, lists):
     """As `kubectl get pods -A -o json` prints it."""
     code, out, _ = run(*lists[:2], "--pods", "-", stdin=lists[3].read_bytes())
@@ -140,4 +133,4 @@ def test_both_lists_are_needed(run):
 def test_an_unknown_form_is_said(run, lists):
     """With the forms there are."""
     code, _, err = run(*lists, "-o", "yaml")
-    assert (code, err) == (2, "error: --output is 'yaml', expected one of text, json, html\n")
+    assert (code, err) == (2, "error: --output is 'yaml', expected one of text, json\n")

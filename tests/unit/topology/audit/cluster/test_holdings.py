@@ -178,7 +178,7 @@ def test_init_containers_hand_their_gpus_on_and_are_not_judged():
     holds = (held_by("p", "n1", (0, 1, 2), container="init"), held_by("p", "n1", (0, 1)))
     found = hold(reported(*holds), pod("p", "n1", init=init(3)))
     assert sets(found) == [("p", "main", 0b11, "report")]
-    assert found.movable == 0b111
+    assert found.located == 0b111
     assert found.free == ALL & ~0b111
 
 

@@ -5,14 +5,11 @@ import pytest
 from tests.kubectl_lists import kube_list, node, pod
 from topology.audit.cluster import (
     AuditClaimant,
-    NodeRules,
     is_gpu_resource,
     read_cluster,
 )
 from topology.errors import ImportFormatError
-from topology.node_affinity import LabelRequirement
 from topology.select import ContainerRole
-from topology.taints import Taint, Toleration
 
 NO_PODS = kube_list()
 
@@ -23,11 +20,11 @@ def read_pod(one):
     return found
 
 
-def test_a_node_has_its_gpus_labels_and_annotations():
+def test_a_node_has_its_gpus_and_annotations():
     """Other resources are of no interest here."""
-    one = node("n1", "dgx-2", labels={"a": "b"}, allocatable={"nvidia.com/gpu": 15, "cpu": "4"})
+    one = node("n1", "dgx-2", allocatable={"nvidia.com/gpu": 15, "cpu": "4"})
     (found,) = read_cluster(kube_list(one), NO_PODS).nodes
-    assert (found.name, found.labels) == ("n1", {"a": "b"})
+    assert found.name == "n1"
     assert found.allocatable == {"nvidia.com/gpu": 15}
     assert found.capacity == {"nvidia.com/gpu": 16}
     assert found.topology is not None
@@ -73,16 +70,6 @@ def test_nodes_that_take_pods(spec, conditions, expected):
     assert found.takes_pods is expected
 
 
-@pytest.mark.parametrize(
-    ("kind", "expected"), [("DaemonSet", True), ("Node", True), ("ReplicaSet", False)]
-)
-def test_pods_that_stay_with_their_node(kind, expected):
-    """Those of DaemonSets, and static ones, whose mirror a Node owns."""
-    one = pod("p", "n1")
-    one["metadata"]["ownerReferences"] = [{"kind": kind, "name": "x"}]
-    assert read_pod(one).stays_with_node is expected
-
-
 def test_pods_with_claims_are_kept_by_name():
     """With GPUs beside them or without; not those that hold nothing."""
     spec = {"resourceClaims": [{"name": "gpu"}]}
@@ -96,17 +83,6 @@ def test_pods_with_claims_are_kept_by_name():
     found = read_cluster(kube_list(), kube_list(*pods))
     assert found.claiming == (AuditClaimant("ml", "a", "n1"), AuditClaimant("ml", "b", "n1"))
     assert [one.name for one in found.pods] == ["b", "e"]
-
-
-def test_taints_that_keep_pods_off_are_read():
-    """A cordoned node has one more, and PreferNoSchedule keeps off nobody."""
-    one = node("n1", None, taints=[{"key": "a", "effect": "NoSchedule"}, {"effect": "Prefer"}])
-    one["spec"]["unschedulable"] = True
-    (found,) = read_cluster(kube_list(one), NO_PODS).nodes
-    assert found.taints == (
-        Taint("a", "", "NoSchedule"),
-        Taint("node.kubernetes.io/unschedulable", "", "NoSchedule"),
-    )
 
 
 @pytest.mark.parametrize(
@@ -150,34 +126,10 @@ def test_devices_of_the_status_are_read():
     assert found.ids == ("GPU-n1-0", "GPU-n1-1")
 
 
-def test_rules_are_read():
-    """Selector, required affinity and tolerations; what is preferred binds nobody."""
-    term = {
-        "matchExpressions": [{"key": "gpu", "operator": "In", "values": ["l4"]}],
-        "matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}],
-    }
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
-    spec = {
-        "nodeSelector": {"a": "b"},
-        "affinity": {"nodeAffinity": required},
-        "tolerations": [{"key": "k", "operator": "Exists"}],
-    }
-    assert read_pod(pod("p", "n1", spec=spec)).rules == NodeRules(
-        selector=(("a", "b"),),
-        terms=(
-            (
-                LabelRequirement("gpu", "In", ("l4",)),
-                LabelRequirement("metadata.name", "In", ("n1",), is_field=True),
-            ),
-        ),
-        tolerations=(Toleration("k", "Exists", "", ""),),
-    )
-
-
 def test_null_is_as_good_as_absent():
     """Programs in Go write null for an empty list or map."""
     one = pod("p", "n1")
-    one["spec"]["nodeSelector"] = one["spec"]["affinity"] = one["spec"]["initContainers"] = None
+    one["spec"]["initContainers"] = one["spec"]["resourceClaims"] = None
     one["metadata"]["namespace"] = None
     assert read_pod(one).namespace == "default"
     assert read_cluster({"items": None}, {"items": None}).nodes == ()

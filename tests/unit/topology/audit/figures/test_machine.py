@@ -78,7 +78,6 @@ def test_machines_on_which_no_placement_gains(name, expected):
         assert found is not None
         assert found.gbytes_per_s == value[0b1110]
         assert figures.best(0b11, 0b1100) == 0b11
-        assert figures.replaced((0b11, 0b1100), 0b1111) == (0b11, 0b1100)
 
 
 def test_one_gpu_has_no_sets():
@@ -103,7 +102,6 @@ def test_above_16_gpus_equal_sets_are_judged():
     assert figures.limit(0b11) is Limit.SWITCH
     assert figures.best(0b11, 0b100) == 0b11
     assert figures.best_effort(0b111, 2) == figures.worth(0b11)
-    assert figures.replaced((0b11,), 0b111) == (0b11,)
     assert (figures.n_stranded(0b111), figures.n_stranded(0b1111)) == (3, 0)
 
 
@@ -130,17 +128,6 @@ def test_models_are_mixed_only_where_they_are_mixed_now():
     assert not figures.is_even
     assert figures.best(0b1001, 0b0110) == 0b1001  # two slow ones, and not a mixed pair
     assert figures.best(0b0101, 0b1010) == 0b0011  # mixed already: the linked pair
-    assert figures.replaced((0b1001, 0b0110), 0b1111) == (0b1001, 0b0110)
-    assert set(figures.replaced((0b0101, 0b1010), 0b1111)) == {0b0011, 0b1100}
-
-
-def test_re_placement_gives_the_most_to_the_one_that_has_the_most():
-    """Of sets of one size; pods stay where nothing is gained in total."""
-    figures = MachineFigures(DGX1)
-    assert figures.replaced((0b1001, 0b0110), 0xFF) == (0b1001, 0b0110)
-    moved = figures.replaced((0b100001, 0b1001), 0b101001 | 1 << 4)
-    values = [figures.worth(mask).gbytes_per_s for mask in moved]
-    assert values[1] >= values[0]
 
 
 def test_stranded_gpus():
