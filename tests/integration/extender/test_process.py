@@ -7,14 +7,12 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 
-from extender.http.server import GRACE_S
 from tests.unit.extender.pods import args, binding, pod
 
 if TYPE_CHECKING:
@@ -118,8 +116,7 @@ def test_a_stream_shows_a_pod_that_is_placed_and_ends_with_the_process(extender)
         extender.call("POST", "/filter", args(pod(1), ["8x-l4-0"]))
         extender.call("POST", "/bind", binding("u1", "8x-l4-0"))
         assert json.loads(next(lines).removeprefix("data: "))["nodes"] == ["8x-l4-0"]
-        began_s = time.monotonic()
         extender.process.send_signal(signal.SIGTERM)
         assert list(lines) == []
-        assert time.monotonic() - began_s < GRACE_S
         assert extender.process.wait(timeout=START_TIMEOUT_S) == 0
+    assert "graceful shutdown exceeded" not in extender.process.stderr.read()  # uvicorn's own words

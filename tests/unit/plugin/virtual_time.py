@@ -21,9 +21,9 @@ Ts = TypeVarTuple("Ts")
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    def __init__(self) -> None:
+    def __init__(self, at_turn: Callable[[], None]) -> None:
         self.now_s = 1000.0
-        super().__init__(_Selector(self))
+        super().__init__(_Selector(self, at_turn))
 
     def time(self) -> float:
         """Seconds since some moment."""
@@ -50,12 +50,14 @@ def _end(done: asyncio.Future[T], end: Callable[[], None]) -> None:
 
 
 class _Selector(selectors.SelectSelector):
-    def __init__(self, loop: _Loop) -> None:
+    def __init__(self, loop: _Loop, at_turn: Callable[[], None]) -> None:
         super().__init__()
         self._loop = loop
+        self._at_turn = at_turn
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Nothing is ready before the next timer, which is now."""
+        self._at_turn()
         if timeout is None:
             msg = "all tasks wait, and no timer runs"
             raise RuntimeError(msg)
@@ -63,7 +65,9 @@ class _Selector(selectors.SelectSelector):
         return super().select(0)
 
 
-def run_at_once(work: Coroutine[object, object, T]) -> T:
-    """As `asyncio.run`, without waiting."""
-    with asyncio.Runner(loop_factory=_Loop) as runner:
+def run_at_once(
+    work: Coroutine[object, object, T], *, at_turn: Callable[[], None] = lambda: None
+) -> T:
+    """As `asyncio.run`, without waiting; `at_turn` is called between two turns of the loop."""
+    with asyncio.Runner(loop_factory=partial(_Loop, at_turn)) as runner:
         return runner.run(work)

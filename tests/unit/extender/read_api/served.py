@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -17,6 +18,8 @@ from tests.unit.extender.pods import args, binding, pod
 from tests.unit.extender.shells import Log
 
 if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
     from extender.engine import Engine
 
 __all__ = ["ServedReads"]
@@ -41,8 +44,16 @@ class ServedReads:
             is_ready=lambda: engine.is_ready(self.now_s),
             read_api=self.api,
         )
-        self.app = create_app(self.deps)
-        self.read_app = create_read_app(self.deps)
+
+    @cached_property
+    def app(self) -> ASGIApp:
+        """What the scheduler's port serves."""
+        return create_app(self.deps)
+
+    @cached_property
+    def read_app(self) -> ASGIApp:
+        """What `read_port` serves."""
+        return create_read_app(self.deps)
 
     def call(
         self, path: str, *, method: str = "GET", app: Any = None, content: bytes = b"", **more: str

@@ -3,36 +3,39 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
-from extender.read_api.pacing import paced
+from extender.read_api.pacing import TURN_S, paced
+from tests.unit.plugin.virtual_time import run_at_once
 
 
-def test_a_long_walk_leaves_a_turn_after_each_slice():
-    """Items that take longer than a slice each: one turn after each."""
-    turns: list[int] = []
-    done: list[int] = []
-
-    async def other() -> None:
-        while len(done) < 5:
-            turns.append(len(done))
-            await asyncio.sleep(0)
+def turns_of_a_walk(monkeypatch, n_items, item_s):
+    """How many items each turn of the loop took, of items that take so long each."""
+    now_s, n_taken = 0.0, [0]
 
     async def walk() -> None:
-        task = asyncio.create_task(other())
-        async for item in paced(range(5)):
-            ends_s = time.perf_counter() + 0.002
-            while time.perf_counter() < ends_s:
-                pass
-            done.append(item)
-        await task
+        nonlocal now_s
+        async for _ in paced(range(n_items)):
+            now_s += item_s
+            n_taken[-1] += 1
 
-    asyncio.run(walk())
-    assert set(turns) == {1, 2, 3, 4}
+    monkeypatch.setattr("time.perf_counter", lambda: now_s)
+    run_at_once(walk(), at_turn=lambda: n_taken.append(0))
+    return [n for n in n_taken if n]
 
 
-def test_a_short_walk_takes_one_turn():
+def test_a_long_walk_leaves_a_turn_after_each_slice(monkeypatch):
+    """Whether an item takes a slice by itself, or some of them do together."""
+    assert turns_of_a_walk(monkeypatch, 5, 2 * TURN_S) == [1, 1, 1, 1, 1]
+    assert turns_of_a_walk(monkeypatch, 5, TURN_S / 1.5) == [2, 2, 1]
+
+
+def test_a_short_walk_takes_one_turn(monkeypatch):
     """Yielding costs more than a few items."""
+    assert turns_of_a_walk(monkeypatch, 3, TURN_S / 10) == [3]
+
+
+def test_a_walk_keeps_every_item_in_its_order():
+    """Pauses lose nothing."""
 
     async def walk() -> list[int]:
         return [item async for item in paced(range(3))]

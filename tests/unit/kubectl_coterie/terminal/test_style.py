@@ -7,7 +7,8 @@ import io
 
 import pytest
 
-from kubectl_coterie.terminal import Output, Progress, Style, progress
+from kubectl_coterie.terminal import Output, Progress, Style
+from tests.unit.plugin.virtual_time import run_at_once
 
 
 class Terminal(io.StringIO):
@@ -61,16 +62,15 @@ def steps(stream, seconds):
         async with Progress(stream).step("reading"):
             await asyncio.sleep(seconds)
 
-    asyncio.run(run())
+    run_at_once(run())
     return stream.getvalue()
 
 
-def test_a_step_that_takes_long_is_shown_and_gone(monkeypatch):
-    """In one line of the terminal."""
-    monkeypatch.setattr(progress, "AFTER_S", 0.0)
-    written = steps(Terminal(), 0.05)
-    assert written.startswith("\r\x1b[Kreading … 0 s")
-    assert written.endswith("\r\x1b[K")
+def test_a_step_that_takes_long_is_shown_and_gone():
+    """In one line of the terminal, from its second second on."""
+    line = "\r\x1b[K"
+    assert steps(Terminal(), 2.5) == f"{line}reading … 1 s{line}reading … 2 s{line}"
+    assert steps(Terminal(), 0.5) == ""
 
 
 def test_a_step_that_is_quick_shows_nothing():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
+import tracemalloc
 from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.edited_text import damaged, edited
 from tests.examples import up_to
 from tests.strategies import node_topologies
+from tests.work import Calls
 from topology.annotations import decode_devices, decode_plan
 from topology.errors import CodecError, quote
 from topology.model import (
@@ -367,23 +368,27 @@ def _late_pair(n: int) -> str:
         pytest.param(_late_pair, 12_000, id="a late duplicate among 12,000 measured pairs"),
     ],
 )
-def test_hostile_text_is_refused_in_linear_time(text: Callable[[int], str], n: int) -> None:
-    """A watch event is decoded in the extender's own thread: no text may hold it up.
+def test_hostile_text_is_refused_in_linear_work(text: Callable[[int], str], n: int) -> None:
+    """A watch event is decoded in the extender's own thread: no text may hold it up, or fill it.
 
-    Eight times the text takes 8 to 14 times; what compares each with each takes 30 to 60 times.
+    Eight times the text takes eight times the calls and the memory; what compares each with each,
+    or expands, takes 64 times.
     """
-    assert _shortest_s(text(n)) < 22 * _shortest_s(text(n // 8))
+    (n_calls, n_bytes), (n_before, n_bytes_before) = _work(text(n)), _work(text(n // 8))
+    assert n_calls < 12 * n_before
+    assert n_bytes < 12 * n_bytes_before
 
 
-def _shortest_s(text: str) -> float:
-    """Of five times, so that what else this thread collects or waits for does not count."""
-    times = []
-    for _ in range(5):
-        began = time.thread_time()
-        with pytest.raises(CodecError):
+def _work(text: str) -> tuple[int, int]:
+    """The calls, and the most bytes, that refusing a text takes."""
+    calls = Calls()
+    tracemalloc.start()
+    try:
+        with calls.counting(), pytest.raises(CodecError):
             decode_topology(text)
-        times.append(time.thread_time() - began)
-    return min(times)
+        return calls.n, tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 @settings(max_examples=up_to(150))
