@@ -1,4 +1,4 @@
-"""The machine's own Chromium, headless, what axe-core finds on a page, and how it scrolls."""
+"""The machine's own Chromium, headless, what axe-core finds on a page, and what scrolling makes."""
 
 from __future__ import annotations
 
@@ -15,19 +15,10 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser, Page
 
-__all__ = ["chromium", "longest_task_ms", "serious_faults", "settled", "slowness"]
+__all__ = ["chromium", "most_tiles", "serious_faults", "settled"]
 
 SHOWN_WITHIN_MS = 30_000
 """Of what is expected of a page: on a busy machine an answer and its drawing take seconds."""
-LOOP_MS = 100.0
-"""The loop takes some 60 ms on a quiet machine; below this nothing is corrected."""
-_LOOP = """() => {
-    const begun = performance.now();
-    let sum = 0;
-    for (let i = 0; i < 3e7; i++) sum += i % 7;
-    window.kept = sum;
-    return performance.now() - begun;
-}"""
 
 
 @contextmanager
@@ -60,32 +51,12 @@ def serious_faults(page: Page) -> list[tuple[str, list[str]]]:
     return [(one["id"], [node["html"][:200] for node in one["nodes"][:3]]) for one in serious]
 
 
-def longest_task_ms(page: Page) -> float:
-    """How long the longest task above 50 ms took while the view was scrolled; 0 without one.
-
-    In the time of a quiet machine: where a fixed loop of `LOOP_MS` takes longer, other programs
-    have the processor, and the page would have had it so much sooner.
-    """
-    page.evaluate(
-        "window.tasks = []; new PerformanceObserver(list => tasks.push(...list.getEntries()"
-        ".map(one => one.duration))).observe({type: 'longtask'})"
-    )
-    # The calmest of three: other programs of the machine make long tasks too.
-    return min(_scroll(page, pixels) for pixels in (2000, -2000, 2000))
-
-
-def slowness(page: Page) -> float:
-    """How many times as long as on a quiet machine a fixed loop takes now, 1 or more."""
-    taken_ms = float(page.evaluate(_LOOP))
-    return max(taken_ms / LOOP_MS, 1.0)
-
-
-def _scroll(page: Page, pixels: int) -> float:
-    """Turn the wheel 30 times."""
-    before = slowness(page)
-    page.evaluate("tasks.length = 0")
-    for _ in range(30):
-        page.mouse.wheel(0, pixels)
-        page.wait_for_timeout(30)
-    longest_ms = float(max(page.evaluate("tasks"), default=0))
-    return longest_ms / max(before, slowness(page))
+def most_tiles(page: Page) -> int:
+    """The most tiles in the document while the view is scrolled far down, and up again."""
+    most = 0
+    for pixels in (2000, -2000):
+        for _ in range(30):
+            page.mouse.wheel(0, pixels)
+            page.evaluate("() => new Promise(done => requestAnimationFrame(() => done()))")
+            most = max(most, page.locator(".tile").count())
+    return most

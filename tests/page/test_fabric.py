@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,7 +10,7 @@ import yaml
 from playwright.sync_api import expect
 
 from benchmarks.demo.process import run_extender
-from tests.page.chromium import longest_task_ms, serious_faults, settled
+from tests.page.chromium import most_tiles, serious_faults, settled
 from tests.page.conftest import SCRIPT_NAME
 from tests.unit.extender.pods import args, binding, pod
 
@@ -290,21 +289,13 @@ def test_names_like_scripts_are_text(open_page, fabric):
     assert page.locator("main img").count() == 0
 
 
-def test_five_thousand_nodes_are_usable(open_page, tmp_path, capsys):
-    """Few tiles in the document, scrolling without stalls."""
+def test_five_thousand_nodes_are_usable(open_page, tmp_path):
+    """Few tiles are in the document, wherever it is scrolled to."""
     cluster = write(tmp_path / "c.yaml", leaves(5, 125, 8))
     with run_extender(cluster, port=0, log=tmp_path / "log") as client:
         client.timeout = 60
         client.get("/api/v1/nodes", params={"limit": 500})
         page = open_page("fabric", at=client)
         page.wait_for_selector("text=/^5,000 nodes$/", timeout=60_000)
-        longest_ms = longest_task_ms(page)
-        tiles = page.locator(".tile").count()
+        assert 0 < most_tiles(page) < 500
         page.close()  # before the extender ends, which the page would complain about
-    with capsys.disabled():
-        sys.stdout.write(
-            f"\n5,000 nodes of a fabric: {tiles} tiles made, the longest task while scrolling "
-            f"{longest_ms:.0f} ms\n"
-        )
-    assert tiles < 500
-    assert longest_ms < 200

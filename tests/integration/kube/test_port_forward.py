@@ -11,7 +11,6 @@ import pytest
 
 from kube.client import PortForward, Request, Transport, context_namespace
 from kube.errors import KubeError, Unanswered, Unreachable
-from tests.changes import until
 from tests.integration.kube.forwarding_server import ForwardingServer
 from tests.integration.kube.raw_server import HANG, raw_server
 from tests.integration.kube.stream_server import stream_server
