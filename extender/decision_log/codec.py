@@ -18,7 +18,7 @@ from extender.decision_log.format import CallLine, FeedLine, RequeueLine, StepLi
 from extender.engine import events
 from extender.errors import DecisionLogError
 from extender.preemption import NodeReading, NodesRead, ReadNodes
-from extender.protocol import Answer, Reason
+from extender.protocol import Answer
 from kube.documents import first_fault
 from kube.objects import DisruptionBudget, NodeFacts, PodFacts, PodObject
 from topology.errors import quote
@@ -32,7 +32,6 @@ __all__ = [
     "EventLine",
     "Json",
     "PendingStep",
-    "in_todays_words",
     "line_of",
     "output_of",
     "read_event",
@@ -78,46 +77,10 @@ def _adapter(value: Any) -> TypeAdapter[Any]:  # noqa: ANN401 - a type of any ki
     return adapter
 
 
-_OLD_INPUTS = {
-    '"residents": [': '"pods": [',
-    '"is_leaving": true': '"is_deleting": true',
-    '"has_ended": true': '"phase": "Succeeded"',
-    '"may_ask": true': '"may_request": true',
-    '"may_ask": false': '"may_request": false',
-}
-"""How older logs write members of inputs. None of these can be a label or annotation, or a part of
-a string: labels have strings as values, and quotes in a string are escaped."""
-_OLD_OUTPUTS = {
-    '"reason": "ledger"': f'"reason": "{Reason.DEVICES_UNAVAILABLE.label}"',
-    '"reason": "room_in_the_making"': f'"reason": "{Reason.PREEMPTION_IN_PROGRESS.label}"',
-    "ledger refused the plan": Reason.DEVICES_UNAVAILABLE.value,
-    "API server did not tell whether the pod is bound": Reason.OUTCOME_UNKNOWN.value,
-    "pod asks for something that cannot be meant": Reason.INVALID_REQUEST.value,
-    "one GPU has nobody to talk to": "a single GPU has no peer",
-    "node has fewer GPUs than the pod asks for": Reason.TOO_FEW_GPUS.value,
-    "free GPUs cannot be divided among the pod's containers as they ask": (
-        Reason.CONTAINERS_TAKEN.value
-    ),
-    " asks for ": " requests ",
-}
-"""The same of outputs: labels and sentences that were reworded since, replaced in this order.
-
-The last entry is a part of every message about what a pod or a container requests, and of an older
-sentence above it."""
-
-
-def _renamed(value: object, names: Mapping[str, str]) -> str:
-    """JSON text with today's names."""
-    text = json.dumps(value)
-    for old, new in names.items():
-        text = text.replace(old, new)
-    return text
-
-
 def _validate(name: str, adapter: TypeAdapter[Any], content: object) -> Any:  # noqa: ANN401 - as it
     # Through text: strict JSON takes a list for a tuple, strict Python does not.
     try:
-        return adapter.validate_json(_renamed(content, _OLD_INPUTS), strict=True)
+        return adapter.validate_json(json.dumps(content), strict=True)
     except ValidationError as error:
         msg = f"input of {name}: {first_fault(error, whole='value')}"
         raise DecisionLogError(msg) from error
@@ -306,15 +269,6 @@ def recorded_output(line: CallLine | StepLine | RequeueLine) -> Json:
             return line.output
         case RequeueLine():
             return {"uids": line.uids}
-
-
-def in_todays_words(output: Json) -> Json:
-    """An output with the labels and sentences that were reworded since replaced.
-
-    Also where it quotes a user's words, so both sides of a comparison are to be taken this way.
-    """
-    named: Json = json.loads(_renamed(output, _OLD_OUTPUTS))
-    return named
 
 
 def step_id(step: PendingStep) -> str:

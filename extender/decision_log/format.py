@@ -54,7 +54,7 @@ __all__ = [
     "to_text",
 ]
 
-VERSION = 2
+VERSION = 1
 
 
 class _Line(BaseModel):
@@ -65,7 +65,7 @@ class HeaderLine(_Line):
     """Opens a run. `cluster` is None where the cluster is live."""
 
     kind: Literal["run"] = "run"
-    v: Literal[2] = 2
+    v: Literal[1] = 1
     mode: Literal["embedded", "live"]
     cluster: ClusterSpec | None
     machines: dict[str, str]

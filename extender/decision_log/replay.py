@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from extender.decision_log.codec import (
     PendingStep,
-    in_todays_words,
     output_of,
     read_event,
     recorded_output,
@@ -85,7 +84,7 @@ def replay(lines: Iterable[str]) -> Replayed:
         except (ClusterSpecError, DecisionLogError) as error:
             msg = f"decision log line {number}: {error}"
             raise DecisionLogError(msg) from error
-        difference = _compare(number, in_todays_words(recorded), in_todays_words(replayed))
+        difference = _compare(number, recorded, replayed)
         if difference is not None:
             return Replayed(n_calls, difference, tuple(cut))
     if run is None:

@@ -43,20 +43,15 @@ KEPT_LABELS = (
 
 
 def known_labels(facts: NodeFacts, domain_labels: tuple[str, ...]) -> KnownLabels:
-    """What is known of a node's labels; `domain_labels` are all that `NodeFacts.domains` may have.
-
-    Without `NodeFacts.labels`, as in older decision logs, those and the zone.
-    """
-    values = dict(facts.domains)
+    """What is known; `domain_labels` are all that `NodeFacts.domains` may have."""
+    values = {**facts.domains, **facts.labels}
     if facts.zone:
         values[ZONE] = facts.zone
-    if facts.labels is not None:
-        values |= facts.labels
-    keys = _keys(domain_labels, facts.labels is not None)
-    return KnownLabels({sys.intern(key): sys.intern(one) for key, one in values.items()}, keys)
+    known = {sys.intern(key): sys.intern(one) for key, one in values.items()}
+    return KnownLabels(known, _keys(domain_labels))
 
 
 @lru_cache(maxsize=8)
-def _keys(domain_labels: tuple[str, ...], has_kept: bool) -> frozenset[str]:
+def _keys(domain_labels: tuple[str, ...]) -> frozenset[str]:
     """The same object for all nodes."""
-    return frozenset((*domain_labels, ZONE, *(KEPT_LABELS if has_kept else ())))
+    return frozenset((*domain_labels, *KEPT_LABELS))

@@ -105,7 +105,7 @@ def fingerprint(facts: NodeFacts) -> int:
     """A number that is equal for equal facts, so that their texts need not be kept."""
     counts = (tuple(sorted(one.items())) for one in (facts.allocatable, facts.capacity))
     texts = (facts.topology, facts.devices, facts.worth, *sorted(facts.domains.items()))
-    labels = None if facts.labels is None else tuple(sorted(facts.labels.items()))
+    labels = tuple(sorted(facts.labels.items()))
     flags = facts.has_soft_taint, facts.kubernetes_taints
     return hash((facts.zone, flags, *counts, texts, labels))
 

@@ -88,7 +88,7 @@ class NodeFacts:
     PreferNoSchedule. `kubernetes_taints` are those by which Kubernetes itself keeps new pods off it
     (cordoned, not ready, under pressure). `worth` is the label `coterie.gpu/worth`, None where
     absent. `domains` are the labels that say where the node is in the network. `labels` are those
-    that selectors of pods usually name, None where they were not read.
+    that selectors of pods usually name.
     """
 
     name: str
@@ -101,7 +101,7 @@ class NodeFacts:
     capacity: Mapping[str, int] = field(default_factory=dict[str, int])
     worth: str | None = None
     domains: Mapping[str, str] = field(default_factory=dict[str, str])
-    labels: Mapping[str, str] | None = None
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
     kubernetes_taints: tuple[Taint, ...] = ()
 
 
@@ -207,7 +207,7 @@ def read_key(content: Mapping[str, object]) -> ObjectKey:
 def read_node(
     content: Mapping[str, object],
     label_keys: Sequence[str] = (),
-    selector_keys: Sequence[str] | None = None,
+    selector_keys: Sequence[str] = (),
 ) -> NodeFacts:
     """Read a Node; the keys are those of `NodeFacts.domains` and `labels`. Raises `Unreadable`."""
     meta = object_at(content, "metadata")
@@ -227,9 +227,7 @@ def read_node(
         has_soft_taint=any(text_at(one, "effect") == "PreferNoSchedule" for one in taints),
         worth=labels.get(names.WORTH),
         domains={key: labels[key] for key in label_keys if key in labels},
-        labels=None
-        if selector_keys is None
-        else {key: labels[key] for key in selector_keys if key in labels},
+        labels={key: labels[key] for key in selector_keys if key in labels},
         kubernetes_taints=_kubernetes_taints(taints, is_cordoned=spec.get("unschedulable") is True),
     )
 

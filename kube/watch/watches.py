@@ -22,19 +22,13 @@ __all__ = ["assigned_pods", "nodes", "nominated_pods", "pending_pods"]
 _NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
 
 
-def nodes(
-    label_keys: Sequence[str] = (), selector_keys: Sequence[str] | None = None
-) -> Source[NodeFacts]:
+def nodes(label_keys: Sequence[str] = (), selector_keys: Sequence[str] = ()) -> Source[NodeFacts]:
     """All nodes, whole: `status.allocatable` is not in the metadata.
 
     `label_keys` are the labels of the network domains that are kept, `selector_keys` those that
     selectors of pods usually name.
     """
-    read = partial(
-        read_node,
-        label_keys=tuple(label_keys),
-        selector_keys=None if selector_keys is None else tuple(selector_keys),
-    )
+    read = partial(read_node, label_keys=tuple(label_keys), selector_keys=tuple(selector_keys))
     return Source("nodes", "/api/v1/nodes", read, page_size=250)
 
 

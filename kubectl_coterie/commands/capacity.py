@@ -98,12 +98,6 @@ def _mean(values: Iterable[float | None]) -> float | None:
     return fmean(known) if known else None
 
 
-def _unavailable(one: Json) -> str | None:
-    """Not known of an extender that counts them as free."""
-    found = one.get("unavailable")
-    return None if found is None else f"{found:,}"
-
-
 def capacity_table(style: Style, clock: Callable[[], float], *, hours: int | None) -> Table[Json]:
     """The table; `clock` gives Unix seconds. With `hours` bars of free GPUs and of efficiency."""
 
@@ -126,7 +120,7 @@ def capacity_table(style: Style, clock: Callable[[], float], *, hours: int | Non
         number("GPUS", lambda one: one["gpus"]),
         number("FREE", lambda one: one["free"]),
         number("UNHEALTHY", lambda one: one["unhealthy"], is_bad=True),
-        Column("UNAVAILABLE", _unavailable, key=lambda one: one.get("unavailable")),
+        number("UNAVAILABLE", lambda one: one["unavailable"]),
         number("SETS OF 2", lambda one: one["placeable"]["2"]),
         number("SETS OF 4", lambda one: one["placeable"]["4"]),
         number("SETS OF 8", lambda one: one["placeable"]["8"]),

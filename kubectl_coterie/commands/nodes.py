@@ -120,10 +120,8 @@ def _best(node: Json, size: str) -> str | None:
     return f"{rate(found['gbytes_per_s']).removesuffix(' GB/s')} ({percent(found['share'])})"
 
 
-def _takes_pods(node: Json) -> str | None:
-    """Not known of an extender that does not say it."""
-    is_unschedulable = node.get("is_unschedulable")
-    return None if is_unschedulable is None else "no" if is_unschedulable else "yes"
+def _takes_pods(node: Json) -> str:
+    return "no" if node["is_unschedulable"] else "yes"
 
 
 def _n_unhealthy(node: Json) -> int:

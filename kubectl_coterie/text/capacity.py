@@ -17,12 +17,9 @@ _BARS = "▁▂▃▄▅▆▇█"
 
 
 def capacity_headline(cluster: Json) -> str:
-    """GPUs, free, stranded, unavailable, unhealthy ones, and pods that wait; as the page begins.
-
-    An extender before unavailable ones were counted counts them as free.
-    """
+    """GPUs, free, stranded, unavailable, unhealthy ones, and pods that wait; as the page begins."""
     free, stranded, bad = cluster["gpus_free"], cluster["gpus_stranded"], cluster["gpus_unhealthy"]
-    unavailable, waiting = cluster.get("gpus_unavailable", 0), cluster["pods_pending"]
+    unavailable, waiting = cluster["gpus_unavailable"], cluster["pods_pending"]
     parts = [count(cluster["gpus"], "GPU"), f"{free:,} free"]
     if free and stranded:
         parts.append(f"{stranded:,} of them can form no set of four")

@@ -1,6 +1,6 @@
 """Groups in words: who is here, what one waits for, where it is, what it is worth.
 
-`group_lines` are of the group in a pod's explanation, where an extender before groups has none;
+`group_lines` are of the group in a pod's explanation;
 `trial_group` of one in a what-if; the others are of a group of the read API.
 """
 

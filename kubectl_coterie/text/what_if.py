@@ -20,21 +20,18 @@ __all__ = ["what_if_lines"]
 
 
 def what_if_lines(answer: Json, style: Style) -> list[str]:
-    """The changed nodes, a line for each group and pod, what is left, what is not considered.
-
-    An extender before groups has none of them, and one before warnings no warnings.
-    """
+    """The changed nodes, a line for each group and pod, what is left, what is not considered."""
     lines = _changes(answer)
     placements = answer["placements"]
     if placements:
         table = _pods(answer, style)
-        groups = [trial_group(one) for one in answer.get("groups", ())]
-        warnings = [f"Warning: {printable(one)}" for one in answer.get("warnings", ())]
+        groups = [trial_group(one) for one in answer["groups"]]
+        warnings = [f"Warning: {printable(one)}" for one in answer["warnings"]]
         lines += [_sentence(answer), *groups, *warnings, "", *table.lines(placements)]
     pairs = list(zip(answer["before"], answer["after"], strict=True))
     if pairs:
         lines += ["", "What is left:", *_left().lines(pairs)]
-    assumed = sorted({printable(one["assumed"]) for one in placements if one.get("assumed")})
+    assumed = sorted({printable(one["assumed"]) for one in placements if one["assumed"]})
     if assumed:
         lines += ["", "Assumed:", *(f"  {one}" for one in assumed)]
     if answer["not_considered"]:
@@ -61,7 +58,7 @@ def _sentence(answer: Json) -> str:
     """How many pods find a node; apart from them those whose selector is not known."""
     placements = answer["placements"]
     placed = [one for one in placements if one["node"] is not None]
-    n_open = sum(1 for one in placed if not one.get("is_selector_known", True))
+    n_open = sum(1 for one in placed if not one["is_selector_known"])
     n, n_sure = len(placements), len(placed) - n_open
     verb = "finds" if n_sure == 1 or n == 1 else "find"
     sentence = f"{n_sure:,} of {count(n, 'pod')} {verb} a node"
@@ -76,7 +73,7 @@ def _pods(answer: Json, style: Style) -> Table[Json]:
     has_evicted = any(one["is_evicted"] for one in answer["placements"])
     of_groups = {
         one["group"]: short_reason(one["reason_label"], one["reason"])
-        for one in answer.get("groups", ())
+        for one in answer["groups"]
         if one["reason"] is not None
     }
 

@@ -8,15 +8,13 @@ guess: text that is no report of major version 1 raises `CodecError`, and nothin
 
 The text is compact JSON. Unknown keys are ignored (a later minor version may add some).
 
-    v            major.minor, the lowest that has all keys of the text, so that it stays as it was
+    v            major.minor
     generation   grows with every report of this agent
     unhealthy    [{id, reason}]; a device that is not here is healthy
     holds        [{uid, namespace, name, container, resource, ids}]
-    missing      [{uid, namespace, name, container, resource}] of containers that run without any;
-                 from 1.1 on
+    missing      [{uid, namespace, name, container, resource}] of containers that run without any
     faults       [{gpu, kind, number, partition}] that end with a reset of the GPU (its uuid) or a
-                 restart of the node; partition, a list of numbers, only where it is about one; from
-                 1.2 on, as is the rest
+                 restart of the node; partition, a list of numbers, only where it is about one
     boot         id of the node's boot in which `faults` happened
     polled_only  [uuid] of GPUs whose driver reports no faults as events
     policy       none, best-effort, restricted or single-numa-node; absent where it is unknown
@@ -53,10 +51,6 @@ __all__ = [
 ]
 
 _TITLE = "devices text"
-_MINOR_OF_MISSING = 1
-"""The minor version that brought `missing`."""
-_MINOR_OF_FAULTS = 2
-"""The minor version that brought `faults`, `boot` and `polled_only`."""
 
 
 class TopologyManagerPolicy(Enum):
@@ -175,11 +169,6 @@ def encode_devices(report: DevicesReport) -> str:
     >>> encode_devices(DevicesReport(3, (UnhealthyDevice("GPU-1", "XID 79"),)))
     '{"v":"1.0","generation":3,"unhealthy":[{"id":"GPU-1","reason":"XID 79"}]}'
     """
-    minor = names.SCHEMA_MINOR
-    if report.missing:
-        minor = _MINOR_OF_MISSING
-    if report.faults or report.boot is not None or report.polled_only:
-        minor = _MINOR_OF_FAULTS
     members: dict[str, object] = {
         "unhealthy": [{"id": one.id, "reason": one.reason} for one in report.unhealthy],
         "holds": [_container_body(one) | {"ids": list(one.ids)} for one in report.holds],
@@ -191,7 +180,7 @@ def encode_devices(report: DevicesReport) -> str:
         "polled_only": list(report.polled_only),
     }
     body: dict[str, object] = {
-        "v": f"{names.SCHEMA_MAJOR}.{minor}",
+        "v": names.SCHEMA_VERSION,
         "generation": report.generation,
     }
     body |= {key: value for key, value in members.items() if value is not None and value != []}

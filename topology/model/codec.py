@@ -7,7 +7,7 @@ very same value. It must never guess: text that is not a topology of major versi
 The text is compact JSON. Unknown keys are ignored (a later minor version may add some); a new
 value of a closed set needs a new major version. An absent key is an unknown fact.
 
-    v        major.minor, the lowest that has all keys of the text
+    v        major.minor
     name, source, p2p, cpu
     models   the GPU model names, each once
     gpus     [{uuid, pci, model: index into models, mem: MiB, numa, gen: link generation, parent}]
@@ -17,7 +17,7 @@ value of a closed set needs a new major version. An absent key is an unknown fac
     pcie     row i (from 1): one character for each GPU 0..i-1: 1 PIX, 2 PXB, 3 PHB, 4 NODE, 5 SYS,
              ? unknown
     nics     [{name, levels: one character for each GPU, pci, numa, rdma, gbit: rate of the link in
-             Gbit/s, from 1.1 on}]
+             Gbit/s}]
     fabrics  [{kind, ports: [[GPU, n_links]], up: false where it is down, clique}]
     measured {pairs: [[i, j, GB/s]], sets: [[[i, j, k], GB/s]], bytes, nccl, date, source}
 """
@@ -58,8 +58,6 @@ if TYPE_CHECKING:
 __all__ = ["decode_gpus", "decode_topology", "encode_topology", "levels_text", "links_text"]
 
 _TITLE = "topology text"
-_MINOR_OF_NIC_RATES = 1
-"""The minor version that brought `gbit`."""
 _LINK_RUN = re.compile(r"(?:([nxcm])([1-9][0-9]?)?|([-?]))(?:\*([1-9][0-9]{0,2}))?")
 _LINK_LETTERS = {
     LinkKind.NVLINK: "n",
@@ -88,9 +86,7 @@ def encode_topology(topology: NodeTopology) -> str:
     into an annotation, which only hundreds of irregular devices can bring about.
     """
     models = list(dict.fromkeys(gpu.model for gpu in topology.gpus if gpu.model is not None))
-    has_rates = any(nic.gbit_per_s is not None for nic in topology.nics)
-    minor = _MINOR_OF_NIC_RATES if has_rates else names.SCHEMA_MINOR
-    body: dict[str, object] = {"v": f"{names.SCHEMA_MAJOR}.{minor}"}
+    body: dict[str, object] = {"v": names.SCHEMA_VERSION}
     body |= _present({"name": topology.name, "source": topology.source})
     if topology.p2p is not P2pAccess.UNKNOWN:
         body["p2p"] = topology.p2p.value

@@ -15,7 +15,7 @@ __all__ = [
     "PREFIX",
     "RETRY",
     "SCHEMA_MAJOR",
-    "SCHEMA_MINOR",
+    "SCHEMA_VERSION",
     "TOPOLOGY",
     "WORTH",
 ]
@@ -35,9 +35,8 @@ WORTH = PREFIX + "worth"
 
 SCHEMA_MAJOR = 1
 """Major version of the topology annotation; a reader refuses any other."""
-SCHEMA_MINOR = 0
-"""Lowest minor version that this program writes: a text has the lowest that has all of its keys. A
-reader ignores the fields of a later one."""
+SCHEMA_VERSION = f"{SCHEMA_MAJOR}.0"
+"""Version of the texts that are written; a reader ignores the fields of a later minor one."""
 
 DEFAULT_RESOURCE = "nvidia.com/gpu"
 """The extended resource that NVIDIA's device plugin registers (k8s-device-plugin, README)."""

@@ -6,7 +6,6 @@ The kubelet's part, liveness probes and restarts, is played by the manifest's ow
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 import time
 from dataclasses import dataclass, field
@@ -29,7 +28,7 @@ from tests.cluster.control.manifests import (
 from tests.cluster.control.processes import free_port
 from tests.cluster.fleet.nodes import node_manifest
 from tests.cluster.fleet.stage import Cast, play
-from tests.cluster.fleet.workload import PODS, Mix, arrivals, make_pod, pod_path, submit
+from tests.cluster.fleet.workload import PODS, SCHEDULER, Mix, arrivals, make_pod, pod_path, submit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,8 +41,6 @@ pytestmark = pytest.mark.cluster
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/coterie-scheduler"
 STANDBY_PLACES_WITHIN_S = 300.0
 """A hang: the Lease, the probes and a bind take some tens of seconds."""
-ELECTION = {"leaseDuration": "4s", "renewDeadline": "3s", "retryPeriod": "1s"}
-"""Shorter than in deploy/, which has kube-scheduler's own 15 s, so that fail-overs are many."""
 CLUSTER = parse_cluster("4x dgx-h100, 4x dgx-1-v100, 2x 8x-l4")
 RESTART_S = 10.0
 """The kubelet's delay before it starts a container for the second time (kubelet.go)."""
@@ -105,8 +102,8 @@ def plane(binaries, tmp_path) -> Iterator[ControlPlane]:
         yield running
 
 
-def start_pair(plane: ControlPlane, number: int, **election: str) -> Pair:
-    """One of the Deployment's pods; `election` are other times of leader election."""
+def start_pair(plane: ControlPlane, number: int) -> Pair:
+    """One of the Deployment's pods."""
     port, health_port = free_port(), free_port()
     shipped = extender_settings(Mode.SECOND_SCHEDULER)
     shipped |= {"listen_port": str(port), "health_port": str(health_port), "read_port": "0"}
@@ -118,9 +115,7 @@ def start_pair(plane: ControlPlane, number: int, **election: str) -> Pair:
         environment={f"COTERIE_EXTENDER_{name.upper()}": one for name, one in shipped.items()},
     )
     account = plane.service_account(NAMESPACE, "coterie-scheduler")
-    text = scheduler_config(Mode.SECOND_SCHEDULER, extender.url, kubeconfig=account)
-    config: dict[str, Any] = json.loads(text)
-    config["leaderElection"] |= election
+    config = scheduler_config(Mode.SECOND_SCHEDULER, extender.url, kubeconfig=account)
     own = ("--authentication-kubeconfig", str(account), "--authorization-kubeconfig", str(account))
     scheduler = plane.start_scheduler(
         config, name=f"scheduler-{number}", flags=("--leader-elect=true", *own)
@@ -128,11 +123,11 @@ def start_pair(plane: ControlPlane, number: int, **election: str) -> Pair:
     return Pair(extender, scheduler)
 
 
-def start_pairs(plane: ControlPlane, **election: str) -> list[Pair]:
+def start_pairs(plane: ControlPlane) -> list[Pair]:
     """Two of them, of which the first leads."""
-    leader = start_pair(plane, 0, **election)
+    leader = start_pair(plane, 0)
     await_so(lambda: holder(plane) != "", "a leader")
-    return [leader, start_pair(plane, 1, **election)]
+    return [leader, start_pair(plane, 1)]
 
 
 def holder(plane: ControlPlane) -> str:
@@ -202,8 +197,10 @@ def test_an_outage_of_the_api_server_is_no_fault_of_an_extender(plane):
 
 def test_a_fail_over_loses_nothing_and_gives_nothing_twice(plane):
     """Leaders are killed, and ended in order, while pods come and go; the checker reads etcd."""
-    pairs = start_pairs(plane, **ELECTION)
-    stream = arrivals(Mix(n_pods=200, pods_per_s=8, mean_run_s=4, seed=3))
+    pairs = start_pairs(plane)
+    stream = arrivals(Mix(n_pods=200, pods_per_s=4, mean_run_s=4, seed=3))
+    for arrival in stream:  # no other scheduler runs
+        arrival.manifest["spec"]["schedulerName"] = SCHEDULER
     cast = Cast(plane, pairs[0].extender, pairs[0].scheduler, {}, None)
 
     async def main() -> None:
@@ -219,7 +216,7 @@ def test_a_fail_over_loses_nothing_and_gives_nothing_twice(plane):
 
 def test_members_that_wait_when_the_leader_dies_are_placed_by_the_next(plane):
     """Its extender was never called for them: it wakes them when the last one is there."""
-    pairs = start_pairs(plane, **ELECTION)
+    pairs = start_pairs(plane)
     wishes = {"coterie.gpu/group": "g", "coterie.gpu/group-size": "2"}
     cast = Cast(plane, pairs[0].extender, pairs[0].scheduler, {}, None)
 

@@ -114,8 +114,6 @@ def test_nodes(serve):
     ]
     assert shown[2][0].strip() == "gpu-2"
     assert shown[2][-1].strip() == "no"
-    before = {key: one for key, one in node().items() if key != "is_unschedulable"}
-    assert serve(nodes=page(before))("nodes").stdout.split()[-1] == "<none>", "an older extender"
     query = dict(call.server.queries)["nodes"]
     assert (query["machine"], query["unhealthy"]) == ("m", "true")
     assert call("nodes", "gpu-2", "-o", "name").stdout == "node/gpu-2\n"
@@ -304,14 +302,6 @@ def test_capacity(serve):
     assert call("capacity", "-o", "name").stdout == "machine/m\nmachine/devices\n"
     assert not call("capacity", "--no-headers").stdout.startswith("16 GPUs")
     assert json.loads(call("capacity", "-o", "json").stdout)["items"][0]["gpus"] == 16
-
-
-def test_capacity_of_an_extender_that_does_not_count_unavailable_gpus(serve):
-    """The plugin is newer than it for a while."""
-    sums, machines = dict(SUMS), machine()
-    del sums["gpus_unavailable"], machines["unavailable"]
-    line = serve(cluster=sums, capacity={"machines": [machines]})("capacity").stdout.splitlines()[2]
-    assert line.split()[:6] == ["m", "2", "16", "5", "1", "<none>"]
 
 
 def test_capacity_over_time(serve):

@@ -57,6 +57,12 @@ def held(affinity: RequiredNodeAffinity, *facts: Any) -> tuple[list[str], set[st
     return [view.name for view in cluster.snapshot.views if nodes.allows(view)], nodes.unknown
 
 
+def held_of_added(affinity: RequiredNodeAffinity, *facts: Any) -> tuple[list[str], set[str]]:
+    """The same of nodes that are not in the cluster, as those that a what-if adds."""
+    nodes = AllowedNodes(affinity, {})
+    return [view.name for view in live(*facts).snapshot.views if nodes.allows(view)], nodes.unknown
+
+
 def test_labels_of_nodes_are_held():
     """What GPU feature discovery writes, also where a topology says another model."""
     labelled = node("n1", labels={PRODUCT: "x"}), node("n2", labels={PRODUCT: A100})
@@ -65,14 +71,14 @@ def test_labels_of_nodes_are_held():
     assert held(ANY_NODE, *labelled) == (["n1", "n2"], set())
 
 
-def test_without_labels_the_model_is_that_of_the_topology():
+def test_the_model_of_an_added_node_is_that_of_its_topology():
     """Whether its GPUs are shared in time is not known then."""
     nodes = node("n1"), bare("n2")
-    assert held(selecting(product=A100), *nodes) == (["n1", "n2"], {PRODUCT})
-    assert held(selecting(product="Tesla-T4"), *nodes) == (["n2"], {PRODUCT})
-    assert held(selecting(product=A100), node("n1")) == (["n1"], set())
-    assert held(selecting(product="Tesla-T4"), node("n1")) == ([], set())
-    assert held(selecting(product=f"{A100}-SHARED"), node("n1")) == (["n1"], {PRODUCT})
+    assert held_of_added(selecting(product=A100), *nodes) == (["n1", "n2"], {PRODUCT})
+    assert held_of_added(selecting(product="Tesla-T4"), *nodes) == (["n2"], {PRODUCT})
+    assert held_of_added(selecting(product=A100), node("n1")) == (["n1"], set())
+    assert held_of_added(selecting(product="Tesla-T4"), node("n1")) == ([], set())
+    assert held_of_added(selecting(product=f"{A100}-SHARED"), node("n1")) == (["n1"], {PRODUCT})
 
 
 @pytest.mark.parametrize("models", [(None, None), (None, "x"), ("x", "y")], ids=str)
@@ -80,7 +86,7 @@ def test_a_topology_of_no_single_model_is_of_any(models):
     """Nothing says that it is another one."""
     gpus = tuple(replace(gpu, model=models[i % 2]) for i, gpu in enumerate(MACHINE.gpus))
     text = topology_text("n1", machine=replace(MACHINE, gpus=gpus))
-    assert held(selecting(product="x"), node("n1", topology=text)) == (["n1"], {PRODUCT})
+    assert held_of_added(selecting(product="x"), node("n1", topology=text)) == (["n1"], {PRODUCT})
 
 
 def test_labels_that_are_not_kept_are_named():

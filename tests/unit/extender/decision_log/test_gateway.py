@@ -43,7 +43,7 @@ from extender.errors import DecisionLogError
 from extender.preemption import NodeReading, NodesRead, ReadNodes
 from extender.preemption.node_pods import PodOnNode
 from extender.protocol import Answer, Outcome, Reason, Verb
-from extender.state import PRODUCT, LiveCluster
+from extender.state import LiveCluster
 from extender.unschedulable import Requeue
 from kube.objects import DisruptionBudget
 from kube.objects.policies import Operator, Requirement
@@ -56,14 +56,12 @@ from tests.unit.extender.feeds import (
     node,
     owners,
     plan_of,
-    topology_text,
     whole,
 )
 from tests.unit.extender.pods import GPU, args, binding, container, pod
 from tests.unit.extender.recorded_plans import recorded_plans
 from topology.annotations import encode_plan
 from topology.model import names
-from topology.recordings import load_recording
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -268,77 +266,6 @@ def test_a_preemption_reads_and_names_victims(scene):
     assert replay(scene.lines).difference is None
 
 
-def test_a_log_with_older_names_of_pods_is_replayed(scene):
-    """Deletion and phase of a node's pods, and `may_request`, were written under other names."""
-    scene.gateway.handle(PodSeen(facts("other")))
-    pods = (
-        PodOnNode("a", "default", "pod-a", phase="Succeeded"),
-        *(
-            PodOnNode(uid, "default", f"pod-{uid}", phase="Running", is_deleting=True)
-            for uid in ("b", "c", "d")
-        ),
-    )
-    read = NodesRead((NodeReading("n1", {"pods": 110, GPU: 4}, pods),), (PDB,))
-    scene.gateway.handle(PreemptNodesRead(preempting(scene), read, 3.1))
-    *lines, last = scene.lines
-    line = json.loads(last)
-    (node,) = line["read"]["nodes"]
-    node["residents"] = node.pop("pods")
-    for one in node["residents"]:
-        one["is_leaving"] = one.pop("is_deleting")
-        one["has_ended"] = one.pop("phase") == "Succeeded"
-    old = [one.replace('"may_request":', '"may_ask":') for one in lines]
-    assert old != lines
-    assert replay([*old, json.dumps(line) + "\n"]).difference is None
-    for one in node["residents"]:
-        one["is_leaving"] = False
-    assert replay([*old, json.dumps(line) + "\n"]).difference is not None
-
-
-def test_a_log_of_nodes_without_capacity_is_replayed(scene):
-    """Older logs do not hold it: a node then has what is allocatable."""
-    scene.gateway.handle(VerbCalled(Verb.FILTER, args(pod(2), NODES), 5.0))
-    old = []
-    for line in map(json.loads, scene.lines):
-        for one in line["input"] if line.get("what") == "replace_nodes" else ():
-            assert one.pop("capacity") == {GPU: 4}
-        old.append(json.dumps(line) + "\n")
-    assert replay(old).difference is None
-
-
-def test_a_log_of_nodes_without_labels_is_replayed(scene):
-    """Older logs do not hold them; no answer to a verb depends on them, nor on a selector."""
-    scene.gateway.handle(NodeSeen(node("n2", labels={PRODUCT: "x"})))
-    selecting = pod(2, uid="u2")
-    selecting["spec"]["nodeSelector"] = {PRODUCT: "y"}
-    for content in (pod(2), selecting):
-        scene.gateway.handle(VerbCalled(Verb.FILTER, args(content, NODES), 5.0))
-        scene.gateway.handle(VerbCalled(Verb.PRIORITIZE, args(content, NODES), 5.0))
-    scene.gateway.handle(VerbCalled(Verb.EXPLAIN, json.dumps(pod(2)).encode(), 5.0))
-    old = []
-    for line in map(json.loads, scene.lines):
-        content = line.get("input")
-        for one in content if line.get("what") == "replace_nodes" else (content,):
-            if line.get("what") in {"replace_nodes", "see_node"}:
-                del one["labels"]
-        old.append(json.dumps(line) + "\n")
-    assert replay(old).difference is None
-    scene.gateway.handle(VerbCalled(Verb.EXPLAIN, json.dumps(selecting).encode(), 5.0))
-    assert replay(scene.lines).difference is None
-
-
-def test_a_log_with_older_sentences_is_replayed(scene):
-    """A reworded reason is the same answer; another reason is not."""
-    body = args(pod(2, affinity="nvlnk"), ["n1"])
-    scene.gateway.handle(VerbCalled(Verb.FILTER, body, 2.0))
-    now = Reason.INVALID_REQUEST.value
-    old = [line.replace(now, "pod asks for something that cannot be meant") for line in scene.lines]
-    assert old != scene.lines
-    assert replay(old).difference is None
-    other = [line.replace(now, Reason.STALE.value) for line in scene.lines]
-    assert replay(other).difference is not None
-
-
 def divided(*sizes: int) -> dict[str, Any]:
     """A pod whose containers request so many GPUs, each on one NUMA node."""
     content = pod(affinity="numa", policy="required")
@@ -351,64 +278,6 @@ def two_resources() -> dict[str, Any]:
     content = pod(1)
     content["spec"]["containers"].append({"name": "b", "resources": {"limits": {OTHER: 1}}})
     return content
-
-
-@pytest.mark.parametrize(
-    ("body", "old", "now"),
-    [
-        pytest.param(
-            args(pod(9), ["n3"]),
-            "node has fewer GPUs than the pod asks for",
-            Reason.TOO_FEW_GPUS.value,
-            id="more GPUs than the node has",
-        ),
-        pytest.param(
-            args(divided(3, 3, 2), ["n3"]),
-            "free GPUs cannot be divided among the pod's containers as they ask",
-            Reason.CONTAINERS_TAKEN.value,
-            id="containers that cannot be served together",
-        ),
-        pytest.param(
-            args(pod("1.5"), ["n3"]),
-            "container 'main' asks for '1.5' of nvidia.com/gpu",
-            "container 'main' requests '1.5' of nvidia.com/gpu",
-            id="an invalid count",
-        ),
-        pytest.param(
-            args(pod(1, min_bandwidth="40"), ["n3"]),
-            "container 'main' asks for 1 GPU",
-            "container 'main' requests 1 GPU",
-            id="a bandwidth for one GPU",
-        ),
-        pytest.param(
-            args(two_resources(), ["n3"]),
-            f"asks for {OTHER} and {GPU}",
-            f"requests {OTHER} and {GPU}",
-            id="two resources",
-        ),
-    ],
-)
-def test_a_log_with_asks_for_in_place_of_requests_is_replayed(body, old, now):
-    """Each reason and each message about a pod that was reworded so."""
-    scene = Scene((GPU, OTHER))
-    topology = topology_text("n3", machine=load_recording("8x-l4"))
-    scene.gateway.handle(
-        NodeSeen(node("n3", topology=topology, allocatable={GPU: 8}, capacity={GPU: 8}))
-    )
-    scene.gateway.handle(VerbCalled(Verb.FILTER, body, 2.0))
-    older = [line.replace(now, old) for line in scene.lines]
-    assert older != scene.lines
-    assert replay(older).difference is None
-
-
-def test_the_users_own_words_may_be_those_of_an_older_sentence():
-    """An annotation that is quoted in an answer is today's, whatever it says."""
-    scene = Scene()
-    scene.gateway.handle(
-        VerbCalled(Verb.FILTER, args(pod(4, affinity="he asks for it"), ["n1"]), 2.0)
-    )
-    assert any("he asks for it" in line for line in scene.lines)
-    assert replay(scene.lines).difference is None
 
 
 def busy() -> Scene:

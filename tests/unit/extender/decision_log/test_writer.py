@@ -141,7 +141,7 @@ def with_rule(line: str, name: str, value: object) -> str:
             lambda lines: [*lines[:2], "{", lines[2]], "line 3 is '{'", id="no JSON before a call"
         ),
         pytest.param(
-            lambda lines: [changed(lines[0], v=1)], "line 1: v is 1, expected 2", id="other version"
+            lambda lines: [changed(lines[0], v=2)], "line 1: v is 2, expected 1", id="other version"
         ),
         pytest.param(
             lambda lines: [changed(lines[0], x=2)],

@@ -1,4 +1,4 @@
-"""Which labels of nodes are kept, and what is known where they were not read."""
+"""Which labels of nodes are kept."""
 
 from __future__ import annotations
 
@@ -16,15 +16,6 @@ def test_kept_labels_are_known_also_where_the_node_has_them_not():
     assert labels.values == {PRODUCT: "x", ZONE: "z1"}
     assert all(labels.knows(key) for key in (*KEPT_LABELS, *domain_labels(DEFAULT_FAMILIES)))
     assert not labels.knows("disk")
-
-
-def test_without_them_the_zone_and_the_domains_are_known():
-    """As of the nodes of an older decision log."""
-    (key, *_) = domain_labels(DEFAULT_FAMILIES)
-    cluster = live(node("n1", domains={key: "a"}, zone=""))
-    labels = cluster.moment().nodes["n1"].labels
-    assert labels.values == {key: "a"}
-    assert (labels.knows(ZONE), labels.knows(PRODUCT)) == (True, False)
 
 
 def test_another_label_is_a_change_of_the_node_that_changes_no_answer():

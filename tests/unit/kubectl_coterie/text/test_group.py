@@ -44,8 +44,7 @@ def line(**changes: Any) -> str:
 
 
 def test_a_pod_without_a_group_has_no_line():
-    """Nor has one that an older extender explained."""
-    assert group_lines({"pod": "ml/p"}, 0.0) == []
+    """There is nothing to say of one."""
     assert group_lines({"pod": "ml/p", "group": None}, 0.0) == []
 
 

@@ -149,7 +149,7 @@ def test_each_container_has_a_line():
     ],
 )
 def test_what_the_node_would_give_it_now(offered, expected):
-    """Only where that is better; an extender before 1.3 has no second set."""
+    """Only where that is better, and there is no second set."""
     bound = {"node": "n", "machine": "m", "plan": None, "has_what_was_planned": None}
     bound |= {"containers": None, "could_have": offered}
     content = answer() | {"bound": bound}

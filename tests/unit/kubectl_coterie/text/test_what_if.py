@@ -45,6 +45,7 @@ def answer(*placements: Any, **changed: Any) -> Any:
     return {
         "added": [],
         "drained": [],
+        "groups": [],
         "placements": list(placements),
         "before": [],
         "after": [],
