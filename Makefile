@@ -36,16 +36,20 @@ COVERAGE ?=
 ONLY ?=
 ARCHITECTURES ?=
 REGISTRY ?=
+# The image under both, by its digest, or `debian`: made from Debian's mirror, where there is no registry.
+BASE ?=
 # Of the manifests: where they go, the images' tag, and the version of the API server.
 MANIFESTS ?= dist/manifests
 TAG ?=
 KUBERNETES ?=
 # RELEASE_FLAGS=--untagged makes the files of a development version.
 RELEASE_FLAGS ?=
+IMAGE_FLAGS = $(if $(REGISTRY),--registry $(REGISTRY)) $(if $(BASE),--base $(BASE)) \
+	$(if $(ARCHITECTURES),--architectures $(ARCHITECTURES))
 
 .PHONY: help setup fmt format-check lint imports types mypy pyright unit coverage docs test test-all \
 	test-nightly mutation test-shared build-cluster test-cluster test-kubelet test-install test-page test-versions cluster demo bench \
-	bench-cluster bench-node manifests images release golden protos lock clean
+	bench-cluster bench-node manifests images push release golden protos lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
@@ -106,7 +110,6 @@ test-nightly: build-cluster ## what takes longer: many more examples, tests of h
 	COTERIE_EXAMPLES=thorough PYTEST_TIMEOUT=3600 $(MAKE) unit
 	$(BIN)/python -m tests.cluster test --again
 	COTERIE_HELM=3 $(BIN)/pytest -m cluster tests/cluster/of_deployment/test_chart*.py
-	$(BIN)/pytest -m nightly tests/cluster/of_deployment
 	$(MAKE) mutation
 
 mutation: $(STAMP) ## how many of a sample of faults in selection and accounting the tests find (half an hour)
@@ -155,12 +158,15 @@ manifests: $(STAMP) ## plain YAML of each way to run Coterie, rendered from the 
 	$(BIN)/python -m deploy.manifests --output $(MANIFESTS) $(if $(REGISTRY),--registry $(REGISTRY)) $(if $(TAG),--tag $(TAG)) \
 		$(if $(KUBERNETES),--kubernetes $(KUBERNETES))
 
-images: $(STAMP) ## the images as OCI archives in dist/images, without Docker (ONLY="extender plugin", ARCHITECTURES=amd64)
-	$(BIN)/python -m deploy.release images $(addprefix --only ,$(ONLY)) $(addprefix --architecture ,$(ARCHITECTURES)) \
-		$(if $(REGISTRY),--registry $(REGISTRY))
+images: $(STAMP) ## the images as OCI archives in dist/images, by buildah or podman (ONLY="extender plugin", ARCHITECTURES=amd64, BASE=debian)
+	$(BIN)/python -m deploy.release images $(if $(ONLY),--only $(ONLY)) $(IMAGE_FLAGS)
 
-release: $(STAMP) ## every file of a release in dist/release, the same bytes from the same tag; signs nothing
-	$(BIN)/python -m deploy.release release $(if $(REGISTRY),--registry $(REGISTRY)) $(RELEASE_FLAGS)
+push: $(STAMP) ## build them and push them to REGISTRY
+	@test -n "$(REGISTRY)" || { echo "REGISTRY is not set, expected the registry to push to: make push REGISTRY=registry.example" >&2; exit 1; }
+	$(BIN)/python -m deploy.release images --push $(if $(ONLY),--only $(ONLY)) $(IMAGE_FLAGS)
+
+release: $(STAMP) ## every file of a release in dist/release; signs nothing
+	$(BIN)/python -m deploy.release release $(IMAGE_FLAGS) $(RELEASE_FLAGS)
 
 golden: $(STAMP) ## rewrite the golden files and the generated parts of the documentation
 	$(BIN)/pytest --update-golden
@@ -168,14 +174,12 @@ golden: $(STAMP) ## rewrite the golden files and the generated parts of the docu
 protos: $(STAMP) ## generate plugin/pb from its .proto files
 	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. plugin/pb/*.proto
 
-lock: $(STAMP) ## resolve the dependencies again, into requirements/, and the Debian packages of the images
+lock: $(STAMP) ## resolve the dependencies again, into requirements/
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/lock.txt
 	$(UV_COMPILE) pyproject.toml --all-extras --group dev --output-file requirements/dev.txt
 	$(UV_COMPILE) pyproject.toml --extra extender --constraint requirements/dev.txt --output-file requirements/extender.txt
 	$(UV_COMPILE) pyproject.toml --extra plugin --constraint requirements/dev.txt --output-file requirements/plugin.txt
-	$(UV_COMPILE) pyproject.toml --constraint requirements/dev.txt --output-file requirements/kubectl.txt
 	$(UV_COMPILE) --group lock --output-file requirements/lock.txt
-	$(BIN)/python -m deploy.release lock
 
 clean: ## remove the virtual environment and everything generated
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.* .import_linter_cache build dist

@@ -14,7 +14,7 @@ import os
 import subprocess
 import sys
 
-PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
 ENVIRONMENT = {
     "index-url": "UV_DEFAULT_INDEX",
     "extra-index-url": "UV_INDEX",
@@ -27,6 +27,7 @@ ENVIRONMENT = {
 
 def pip_settings() -> dict[str, str]:
     """What pip's files and environment set, by option; the most specific source wins."""
+    # With --quiet pip lists nothing.
     listed = subprocess.run([*PIP, "config", "list"], capture_output=True, text=True, check=True)
     settings: dict[str, dict[str, str]] = {"global": {}, "install": {}, ":env:": {}}
     for line in listed.stdout.splitlines():
@@ -53,7 +54,7 @@ def uv_environment(settings: dict[str, str]) -> dict[str, str]:
 def by_uv(requirements: str, lock: str) -> bool:
     """Whether uv could install them."""
     try:
-        subprocess.run([*PIP, "install", "--require-hashes", "-r", lock], check=True)
+        subprocess.run([*PIP, "install", "--quiet", "--require-hashes", "-r", lock], check=True)
         settings = pip_settings()
         no_index = ["--no-index"] if settings.get("no-index", "0").lower() in {"1", "true"} else []
         subprocess.run(
@@ -69,4 +70,5 @@ def by_uv(requirements: str, lock: str) -> bool:
 
 if __name__ == "__main__":
     if not by_uv(*sys.argv[1:]):
-        subprocess.run([*PIP, "install", "--require-hashes", "-r", sys.argv[1]], check=True)
+        install = [*PIP, "install", "--quiet", "--require-hashes", "-r", sys.argv[1]]
+        subprocess.run(install, check=True)

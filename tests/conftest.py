@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 __all__ = ["check_message"]  # a fixture
 
-HANGS_AFTER_S = {"nightly": 7200, "cluster": 1800, "page": 600, "shared": 600}
+HANGS_AFTER_S = {"cluster": 1800, "page": 600, "shared": 600}
 """After how long a test with this mark hangs; for others pyproject.toml says so."""
 
 # A shell without job control starts background commands with SIGINT ignored, which programs that

@@ -1,4 +1,4 @@
-"""`python -m deploy.release`: images, a release, the lock of the images' base.
+"""`python -m deploy.release`: images, or a release.
 
 Prints a line for each step with the seconds since the start. Exit codes: 0 done, 1 a step failed or
 the checkout is no release (the message says why), 2 usage.
@@ -6,145 +6,70 @@ the checkout is no release (the message says why), 2 usage.
 
 from __future__ import annotations
 
-import os
-import shutil
+import argparse
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-from rich.console import Console
-from rich.table import Table
-
+from deploy.manifests import HelmMissing
 from deploy.release.checkout import identify
-from deploy.release.content import renew_lock, write_lock
-from deploy.release.errors import ReleaseError
-from deploy.release.images import IMAGES, ImageOrder, build_images
-from deploy.release.oci import ARCHITECTURES, architecture
-from deploy.release.release import SIGNING, make_release
+from deploy.release.commands import ReleaseError
+from deploy.release.images import ARCHITECTURES, PROGRAMS, ImageOrder, build_images
+from deploy.release.release import make_release
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from deploy.release.images import BuiltImage
-
-__all__ = ["app", "main"]
+__all__ = ["main"]
 
 _ROOT = Path(__file__).resolve().parents[2]
 _MIB = 1 << 20
 
-app = typer.Typer(
-    name="python -m deploy.release",
-    help="Make images and releases: the same commit makes the same bytes.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
 
-Architectures = Annotated[
-    list[str],
-    typer.Option("--architecture", help="Build for this one; repeat for more. [amd64, arm64]"),
-]
-Registry = Annotated[str, typer.Option(help="Put before each image's name, with a slash.")]
-Kubernetes = Annotated[str, typer.Option(help="Minor version of kube-scheduler.")]
-
-
-@app.command()
-def images(
-    only: Annotated[
-        list[str], typer.Option(help=f"Build this one; repeat for more. [{', '.join(IMAGES)}]")
-    ] = [],  # noqa: B006 - typer copies it
-    architectures: Architectures = [],  # noqa: B006 - as above
-    out: Annotated[Path, typer.Option(help="Folder for the archives.")] = Path("dist/images"),
-    registry: Registry = "",
-    kubernetes: Kubernetes = "1.36",
-) -> None:
-    """Build the images as OCI archives, without Docker."""
-    say = _progress()
-    order = _order(architectures, registry, kubernetes, tuple(only) or IMAGES)
-    built = build_images(order, identify(_ROOT), out, say)
-    say("done")
-    _show(built)
-
-
-@app.command()
-def release(
-    out: Annotated[Path, typer.Option(help="Folder for the files; it is replaced.")] = Path(
-        "dist/release"
-    ),
-    architectures: Architectures = [],  # noqa: B006 - as above
-    registry: Registry = "",
-    kubernetes: Kubernetes = "1.36",
-    *,
-    untagged: Annotated[
-        bool, typer.Option("--untagged", help="Make the files of a development version.")
-    ] = False,
-) -> None:
-    """Make all files of a release; the commit must be tagged, and nothing changed since."""
-    say = _progress()
-    order = _order(architectures, registry, kubernetes, IMAGES)
-    made = make_release(identify(_ROOT), order, out, say, is_untagged=untagged)
-    if not made.has_chart:
-        say("no chart: deploy/chart/Chart.yaml is not there")
-    say("done")
-    for name in made.files:
-        typer.echo(f"{(made.folder / name).stat().st_size / _MIB:9.2f} MiB  {made.folder / name}")
-    typer.echo(SIGNING)
-
-
-@app.command()
-def lock() -> None:
-    """Renew the lock of the Debian packages in the images' base."""
-    write_lock(renew_lock(_progress()))
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line."""
-    try:
-        app(list(arguments) if arguments is not None else None)
-    except ReleaseError as error:
-        Console(stderr=True).print(
-            f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True
-        )
-        sys.exit(1)
-
-
-def _order(
-    architectures: list[str], registry: str, kubernetes: str, names: tuple[str, ...]
-) -> ImageOrder:
-    chosen = tuple(architecture(name) for name in architectures) or ARCHITECTURES
-    return ImageOrder(names=names, architectures=chosen, registry=registry, kubernetes=kubernetes)
-
-
-def _progress() -> Callable[[str], None]:
-    """Print steps to standard error, each with the seconds since now."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m deploy.release")
+    shared = argparse.ArgumentParser(add_help=False)
+    shared.add_argument("--architectures", nargs="*", choices=ARCHITECTURES, default=ARCHITECTURES)
+    shared.add_argument("--registry", default="", help="Put before each image's name.")
+    shared.add_argument("--base", default="", help="The image under both, or `debian`.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    images = commands.add_parser("images", parents=[shared], help="Build the images.")
+    images.add_argument("--only", nargs="*", choices=PROGRAMS, default=PROGRAMS)
+    images.add_argument("--push", action="store_true", help="Push, and write no archives.")
+    release = commands.add_parser("release", parents=[shared], help="Make all files of a release.")
+    release.add_argument("--untagged", action="store_true", help="Of a development version.")
+    given = parser.parse_args(arguments)
+    is_release = given.command == "release"
+    order = ImageOrder(
+        names=PROGRAMS if is_release else tuple(given.only),
+        architectures=tuple(given.architectures),
+        registry=given.registry,
+        base=given.base,
+        pushes=not is_release and given.push,
+    )
     begun = time.monotonic()
-    console = Console(stderr=True, highlight=False)
 
     def say(text: str) -> None:
-        console.print(f"{time.monotonic() - begun:6.1f} s  {text}", markup=False, soft_wrap=True)
+        print(f"{time.monotonic() - begun:6.1f} s  {text}", file=sys.stderr, flush=True)
 
-    return say
-
-
-def _show(built: list[BuiltImage]) -> None:
-    """Print name, digest and sizes of each image."""
-    table = Table("image", "architecture", "MiB", "MiB unpacked", "file", box=None)
-    for image in built:
-        for one in image.platforms:
-            table.add_row(
-                image.file.name,
-                one.architecture.name,
-                f"{one.size / _MIB:.1f}",
-                f"{one.unpacked / _MIB:.1f}",
-                str(image.file.path),
-            )
-    # Where the output is no terminal, rich would cut names at 80 columns.
-    width = shutil.get_terminal_size().columns if os.isatty(1) else 200
-    Console(width=width, highlight=False).print(table)
-    for image in built:
-        typer.echo(f"{image.file.name}@{image.file.digest}")
+    try:
+        identity = identify(_ROOT)
+        if is_release:
+            folder = _ROOT / "dist" / "release"
+            made = make_release(identity, order, folder, say, is_untagged=given.untagged)
+        else:
+            built = build_images(order, identity, _ROOT / "dist" / "images", say)
+            made = [one.archive for one in built if not order.pushes]
+            print(*(f"{one.name}@{one.digest}" for one in built), sep="\n")
+    except (ReleaseError, HelmMissing) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    for path in made:
+        print(f"{path.stat().st_size / _MIB:8.1f} MiB  {path.relative_to(_ROOT)}")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

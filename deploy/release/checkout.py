@@ -11,13 +11,12 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from deploy.release.commands import run
-from deploy.release.errors import NotReleasable
+from deploy.release.commands import ReleaseError, run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Identity", "changelog_entry", "identify", "refuse_changes", "refuse_untagged"]
+__all__ = ["Identity", "changelog_entry", "identify"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +46,7 @@ class Identity:
         )
         if found is None:
             msg = f"version {self.version!r}, expected three numbers as in 0.3.0 or 0.3.1.dev5"
-            raise NotReleasable(msg)
+            raise ReleaseError(msg)
         release, kind, number, commits = found.groups()
         parts = [f"{kind}.{number}"] if kind else []
         parts += [f"dev.{commits}"] if commits else []
@@ -55,56 +54,34 @@ class Identity:
 
 
 def identify(checkout: Path) -> Identity:
-    """Read version, commit and tag; raises `StepFailed` where the folder is no checkout."""
-    version = run([sys.executable, "-m", "hatchling", "version"], folder=checkout).strip()
-    revision, _, seconds = _git(checkout, "log", "-1", "--format=%H %ct").partition(" ")
-    tags = _git(checkout, "tag", "--points-at", "HEAD", "--list", "v*").split()
+    """Read version, commit and tag; raises `ReleaseError` where the folder is no checkout."""
+    version = run([sys.executable, "-m", "hatchling", "version"], checkout).strip()
+    revision, seconds = run(["git", "log", "-1", "--format=%H %ct"], checkout).split()
+    tags = run(["git", "tag", "--points-at", "HEAD", "--list", "v*"], checkout).split()
     return Identity(version, revision, int(seconds), tags[0] if tags else None, checkout)
 
 
-def refuse_changes(identity: Identity) -> None:
-    """Raise `NotReleasable` where files differ from the commit: no commit would make them again."""
-    changed = _git(identity.checkout, "status", "--porcelain").splitlines()
+def changelog_entry(identity: Identity, *, is_untagged: bool = False) -> str:
+    """What CHANGELOG.md says of the version; raises `ReleaseError` where this is no release.
+
+    `is_untagged` takes a commit without a tag, with what is unreleased.
+    """
+    changed = run(["git", "status", "--porcelain"], identity.checkout).splitlines()
     if changed:
         shown = ", ".join(line[3:] for line in changed[:5])
         msg = f"{len(changed)} files are not as committed ({shown}), expected none: commit or stash"
-        raise NotReleasable(msg)
-
-
-def refuse_untagged(identity: Identity) -> None:
-    """Raise `NotReleasable` where the commit has no tag, or one that is not its version."""
-    if identity.tag is None:
+        raise ReleaseError(msg)
+    if not is_untagged and identity.tag != f"v{identity.version}":
         msg = (
-            f"commit {identity.revision[:9]} has no tag, expected one such as v0.3.0 "
-            f"(--untagged makes the files of development version {identity.version})"
+            f"commit {identity.revision[:9]} has tag {identity.tag}, expected v{identity.version} "
+            f"(--untagged makes the files of a development version)"
         )
-        raise NotReleasable(msg)
-    if identity.tag != f"v{identity.version}":
-        msg = f"tag {identity.tag!r} makes version {identity.version!r}, expected the same number"
-        raise NotReleasable(msg)
-
-
-def changelog_entry(text: str, version: str | None) -> str:
-    """The part of CHANGELOG.md for a version, or what is unreleased for None.
-
-    Raises `NotReleasable` where it is missing or empty.
-    """
-    heading = "[Unreleased]" if version is None else f"[{version}]"
-    found = re.search(
-        rf"^## {re.escape(heading)}(?P<date> - \d{{4}}-\d\d-\d\d)?\n(?P<entry>.*?)(?=^## |\Z)",
-        text,
-        re.MULTILINE | re.DOTALL,
-    )
-    if found is None or not re.search(r"^- ", found["entry"], re.MULTILINE):
-        msg = f"CHANGELOG.md has no entry '## {heading}' with what changed, expected one"
-        raise NotReleasable(msg)
-    if version is not None and not found["date"]:
-        msg = (
-            f"CHANGELOG.md's heading '## {heading}' has no date, expected ' - YYYY-MM-DD' after it"
-        )
-        raise NotReleasable(msg)
-    return found["entry"].strip() + "\n"
-
-
-def _git(checkout: Path, *arguments: str) -> str:
-    return run(["git", *arguments], folder=checkout).strip()
+        raise ReleaseError(msg)
+    heading = re.escape("[Unreleased]" if is_untagged else f"[{identity.version}]")
+    date = "" if is_untagged else r" - \d{4}-\d\d-\d\d"
+    text = (identity.checkout / "CHANGELOG.md").read_text(encoding="utf-8")
+    found = re.search(rf"^## {heading}{date}\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    if found is None or not re.search(r"^- ", found[1], re.MULTILINE):
+        msg = f"CHANGELOG.md has no entry {heading}{date} with what changed, expected one"
+        raise ReleaseError(msg)
+    return found[1].strip() + "\n"

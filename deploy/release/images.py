@@ -1,183 +1,167 @@
-"""The three images: both programs', and kube-scheduler's for a scheduler of Coterie's own.
+"""The images of both programs, from deploy/Containerfile by buildah or podman.
 
-Builds each as one OCI archive for all its architectures, without Docker and without root. Layers
-are the base, the dependencies and the project's code, so that a release with the same dependencies
-has one new layer of about a megabyte.
+Writes one OCI archive for each, with all its architectures, or pushes it. The base is an argument:
+an image by its digest, or `debian`, which mmdebstrap makes from Debian's mirror where no registry
+can be reached, without a shell.
 """
 
 from __future__ import annotations
 
+import contextlib
+import platform
+import shutil
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from deploy.release.content import (
-    PROGRAMS,
-    CachedLayer,
-    base_layer,
-    dependency_layer,
-    program_tree,
-    scheduler_tree,
-    scheduler_version,
-)
-from deploy.release.errors import ContentRefused
-from deploy.release.oci import (
-    ARCHITECTURES,
-    Architecture,
-    ImageConfig,
-    PlatformImage,
-    pack,
-    write_image,
-)
+from deploy.release.commands import ReleaseError, run
+from requirements.install import pip_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping
 
     from deploy.release.checkout import Identity
-    from deploy.release.oci import ImageFile
 
-__all__ = ["IMAGES", "BuiltImage", "ImageOrder", "build_images"]
+__all__ = [
+    "ARCHITECTURES",
+    "DEBIAN",
+    "PROGRAMS",
+    "BuiltImage",
+    "ImageOrder",
+    "build_images",
+    "machine_architecture",
+]
 
-SCHEDULER = "kube-scheduler"
-IMAGES = (*PROGRAMS, SCHEDULER)
-"""What can be built, by name."""
+PROGRAMS = ("extender", "plugin")
+"""What can be built: targets of the Containerfile."""
+ARCHITECTURES = ("amd64", "arm64")
+DEBIAN = "debian"
+_SUITE = "trixie"
+"""Debian 13, whose Python is 3.13; security updates until 2028 (wiki.debian.org/DebianReleases)."""
+_PACKAGES = "base-files,libstdc++6,netbase,python3-minimal,python3.13-venv"
+_DEBIAN_IMAGE = f"localhost/coterie-base:{_SUITE}"
+_DEBIAN_CONTAINERFILE = "FROM scratch\nARG TARGETARCH\nADD ${TARGETARCH}.tar /\n"
+# Nothing is configured, so what ca-certificates would write is written here, for pip in the build.
+_HOOK = """
+set -- "$1/usr/share" "$1/etc/ssl/certs"
+rm -rf "$1/info" "$1/lintian" "$1/locale" "$1/man" "$1"/../lib/*/gconv
+find "$1/doc" -type f ! -name copyright -delete
+mkdir -p "$2" && cat "$1"/ca-certificates/mozilla/*.crt > "$2/ca-certificates.crt"
+"""
+_INDEX = ("index-url", "extra-index-url", "cert")
+_ENGINES = ("buildah", "podman")
+# What the digest must not depend on, and what works inside a container too.
+_FLAGS = ("--isolation=chroot", "--layers", "--identity-label=false")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageOrder:
-    """Which images to build, and under which names."""
+    """Which images to build, and how."""
 
-    names: tuple[str, ...] = IMAGES
-    architectures: tuple[Architecture, ...] = ARCHITECTURES
+    names: tuple[str, ...] = PROGRAMS
+    architectures: tuple[str, ...] = ARCHITECTURES
     registry: str = ""
     """Put before each name, with a slash; empty for none."""
-    kubernetes: str = "1.36"
-    """The minor of kube-scheduler; must be one of those that the tests run on."""
+    base: str = ""
+    """The image under both, `debian`, or empty for the Containerfile's own."""
+    engine: tuple[str, ...] = ()
+    """The engine with its own options; empty for what is on PATH."""
+    pushes: bool = False
+    """Push to the registry instead of writing archives."""
 
 
-@dataclass(frozen=True, slots=True)
-class BuiltImage:
-    """An image on disk and what it is made of."""
+class BuiltImage(NamedTuple):
+    """An image that was built."""
 
     name: str
-    """`extender`, `plugin` or `kube-scheduler`."""
-    file: ImageFile
-    platforms: tuple[PlatformImage, ...]
-    layers: tuple[tuple[Architecture, tuple[CachedLayer, ...]], ...]
-    """Its layers of other people's packages, by architecture."""
+    archive: Path
+    """Where it is, unless it was pushed."""
+    digest: str
+    """That of its index, as a registry has it."""
+
+
+def machine_architecture() -> str:
+    """That of this machine, as images name it."""
+    machine = platform.machine()
+    return {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)
 
 
 def build_images(
-    order: ImageOrder,
-    identity: Identity,
-    target: Path,
-    say: Callable[[str], None],
+    order: ImageOrder, identity: Identity, target: Path, say: Callable[[str], None]
 ) -> list[BuiltImage]:
-    """Build the images of a checkout into the folder `target`.
-
-    Raises `StepFailed`, `ContentRefused`.
-    """
-    unknown = [name for name in order.names if name not in IMAGES]
-    if unknown:
-        msg = f"image {unknown[0]!r} is not known, expected one of {', '.join(IMAGES)}"
-        raise ContentRefused(msg)
+    """Build the images of a checkout into the folder `target`. Raises `ReleaseError`."""
+    engine = order.engine or tuple(name for name in _ENGINES if shutil.which(name))[:1]
+    if not engine:
+        msg = f"none of {', '.join(_ENGINES)} is on PATH, expected one: apt-get install buildah"
+        raise ReleaseError(msg)
     target.mkdir(parents=True, exist_ok=True)
-    # Most time goes to compressing and to other programs: another thread for each architecture.
-    with (
-        tempfile.TemporaryDirectory() as work,
-        ThreadPoolExecutor(len(order.architectures)) as threads,
-    ):
-        build = _Build(order, identity, target, Path(work), threads, say)
-        return [
-            build.scheduler() if name == SCHEDULER else build.program(name) for name in order.names
-        ]
+    build = _Build(order, identity, engine, target, say)
+    base = build.debian() if order.base == DEBIAN else order.base
+    return [build.program(name, base) for name in order.names]
 
 
 @dataclass(frozen=True, slots=True)
 class _Build:
     order: ImageOrder
     identity: Identity
+    engine: tuple[str, ...]
     target: Path
-    work: Path
-    threads: ThreadPoolExecutor
     say: Callable[[str], None]
 
-    def program(self, name: str) -> BuiltImage:
-        program = PROGRAMS[name]
-        folder = self.work / name
-        folder.mkdir()
-        version = self.identity.version
-        layers = list(self.threads.map(partial(self._foreign, name), self._architectures))
-        tree = program_tree(program, version, self.identity.checkout, folder, self.say)
-        own = pack(tree, self.work / f"{name}.tar.gz")
-        platforms = tuple(
-            PlatformImage(
-                architecture,
-                (
-                    ("Debian packages (base.lock)", base.packed),
-                    (f"Python distributions (requirements/{name}.txt)", dependencies.packed),
-                    (f"coterie {version}", own),
-                ),
-            )
-            for architecture, (base, dependencies) in zip(self._architectures, layers, strict=True)
-        )
-        config = ImageConfig(
-            entrypoint=(f"coterie-{name}",),
-            command=program.command,
-            user=program.user,
-            environment={
-                "PATH": "/opt/coterie/bin:/usr/local/bin:/usr/bin:/bin",
-                "PYTHONUNBUFFERED": "1",
-            },
-            labels=self._labels(program.purpose, version),
-        )
-        file = self._write(f"coterie/{name}:{self.identity.image_tag}", platforms, config)
-        made_of = tuple(zip(self._architectures, layers, strict=True))
-        return BuiltImage(name, file, platforms, made_of)
+    def program(self, program: str, base: str) -> BuiltImage:
+        identity, checkout = self.identity, self.identity.checkout
+        name = f"{self.order.registry.rstrip('/')}/coterie/{program}:{identity.image_tag}"
+        name = name.removeprefix("/")
+        arguments = {
+            "VERSION": identity.version,
+            "REVISION": identity.revision,
+            # Not every buildah knows its own; stages that run something are for that one.
+            "BUILDPLATFORM": f"linux/{machine_architecture()}",
+        } | ({"BASE": base} if base else {})
+        self.say(f"building {name}")
+        options = [f"--build-arg={key}={value}" for key, value in arguments.items()]
+        options += [f"--target={program}", *_index_options(pip_settings())]
+        self.build(name, checkout / "deploy" / "Containerfile", checkout, *options)
+        archive = self.target / f"coterie-{program}-{identity.image_tag}.oci.tar"
+        self.say(f"pushing {name}" if self.order.pushes else f"writing {archive}")
+        archive.unlink(missing_ok=True)
+        place = f"docker://{name}" if self.order.pushes else f"oci-archive:{archive}:{name}"
+        with tempfile.TemporaryDirectory() as work:
+            digest = Path(work, "digest")
+            push = ("manifest", "push", "--all", f"--digestfile={digest}", name, place)
+            run([*self.engine, *push], checkout)
+            return BuiltImage(name, archive, digest.read_text(encoding="utf-8").strip())
 
-    def scheduler(self) -> BuiltImage:
-        version = scheduler_version(self.order.kubernetes)
-        platforms: list[PlatformImage] = []
-        for architecture in self._architectures:
-            tree = scheduler_tree(
-                self.order.kubernetes, architecture, self.identity.checkout, self.say
-            )
-            packed = pack(tree, self.work / f"{SCHEDULER}-{architecture.name}.tar.gz")
-            platforms.append(PlatformImage(architecture, ((f"{SCHEDULER} {version}", packed),)))
-        config = ImageConfig(
-            entrypoint=(f"/usr/local/bin/{SCHEDULER}",),
-            user="65532:65532",
-            environment={"PATH": "/usr/local/bin:/usr/bin:/bin"},
-            labels=self._labels("Kubernetes' scheduler, unchanged", version),
-        )
-        file = self._write(f"{SCHEDULER}:{version}", platforms, config)
-        return BuiltImage(SCHEDULER, file, tuple(platforms), ())
+    def debian(self) -> str:
+        """Make the base for each architecture, of which nothing runs; its name."""
+        self.say(f"making a base of Debian {_SUITE}")
+        command = ["mmdebstrap", "--quiet", "--variant=extract", f"--include={_PACKAGES}"]
+        with tempfile.TemporaryDirectory() as work:
+            folder = Path(work)
+            for architecture in self.order.architectures:
+                own = (f"--architectures={architecture}", f"--extract-hook={_HOOK}")
+                environment = {"SOURCE_DATE_EPOCH": str(self.identity.epoch)}
+                run([*command, *own, _SUITE, f"{architecture}.tar"], folder, environment)
+            (folder / "Containerfile").write_text(_DEBIAN_CONTAINERFILE, encoding="utf-8")
+            self.build(_DEBIAN_IMAGE, folder / "Containerfile", folder)
+        return _DEBIAN_IMAGE
 
-    @property
-    def _architectures(self) -> tuple[Architecture, ...]:
-        return self.order.architectures
+    def build(self, name: str, containerfile: Path, context: Path, *options: str) -> None:
+        """Build the image for all architectures, under one name."""
+        # A list that is there would be added to.
+        with contextlib.suppress(ReleaseError):
+            run([*self.engine, "manifest", "rm", name], context)
+        platforms = ",".join(f"linux/{one}" for one in self.order.architectures)
+        run([
+            *(*self.engine, "build", *_FLAGS, f"--timestamp={self.identity.epoch}", *options),
+            *(f"--platform={platforms}", f"--manifest={name}", f"--file={containerfile}", "."),
+        ], context)  # fmt: skip
 
-    def _foreign(self, name: str, architecture: Architecture) -> tuple[CachedLayer, ...]:
-        """The layers of other people's packages."""
-        return base_layer(architecture, self.say), dependency_layer(name, architecture, self.say)
 
-    def _write(
-        self, name: str, platforms: Sequence[PlatformImage], config: ImageConfig
-    ) -> ImageFile:
-        repository, _, tag = name.partition(":")
-        file = f"{repository.replace('/', '-')}-{tag}.oci.tar"
-        full = f"{self.order.registry.rstrip('/')}/{name}" if self.order.registry else name
-        self.say(f"writing {file}")
-        return write_image(self.target / file, full, platforms, config, epoch=self.identity.epoch)
-
-    def _labels(self, purpose: str, version: str) -> dict[str, str]:
-        prefix = "org.opencontainers.image"
-        return {
-            f"{prefix}.title": purpose,
-            f"{prefix}.version": version,
-            f"{prefix}.revision": self.identity.revision,
-            f"{prefix}.licenses": "Apache-2.0",
-        }
+def _index_options(settings: Mapping[str, str]) -> list[str]:
+    """Options of the engine by which pip in the build uses the index that pip here is set to."""
+    names = {option: f"PIP_{option.upper().replace('-', '_')}" for option in _INDEX}
+    found = [f"--build-arg={names[one]}={settings[one]}" for one in _INDEX if settings.get(one)]
+    certificates = settings.get("cert")
+    return [*found, *([f"--volume={certificates}:{certificates}:ro"] if certificates else [])]

@@ -14,7 +14,7 @@ MIGRATE = (ROOT / "docs" / "migrate.md").read_text(encoding="utf-8")
 
 def test_the_images_that_are_pushed_are_those_that_are_deployed():
     """Built under one name and deployed under another, no pod starts."""
-    (script,) = [one.text for one in blocks(PATH) if "podman build" in one.text]
+    (script,) = [one.text for one in blocks(PATH) if "docker build" in one.text]
     built = re.findall(r"--tag (\S+)", script)
     deployed = [
         f"{image['newName']}:{image['newTag']}"
@@ -23,7 +23,7 @@ def test_the_images_that_are_pushed_are_those_that_are_deployed():
         for image in yaml.safe_load(one.text).get("images", ())
         if not image["name"].endswith("kube-scheduler")
     ]
-    assert built == re.findall(r"podman push (\S+)", script)
+    assert built == re.findall(r"docker push (\S+)", script)
     assert set(built) == set(deployed)
 
 

@@ -110,7 +110,7 @@ def part(heading: str) -> str:
 
 def messages() -> Iterator[str]:
     """Every text of the program, each value in it as `…`."""
-    for folder in ("kubectl_coterie", "topology/cli", "deploy/release/content"):
+    for folder in ("kubectl_coterie", "topology/cli"):
         for file in (ROOT / folder).rglob("*.py"):
             for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.JoinedStr):

@@ -391,10 +391,9 @@ def test_clients_of_the_gpu_operator_wait_for_driver_and_toolkit(tmp_path):
     assert first["securityContext"] == container()["securityContext"]
     assert first["image"] == container(*OPERATOR)["image"]
     python, option = first["command"]
-    # The other way to build the image is tried in tests/cluster/of_deployment/test_images.py.
     folder = python.removesuffix("/bin/python")
-    recipe = (DEPLOY / "Containerfile").read_text(encoding="utf-8")
-    assert f"RUN python -m venv {folder} " in recipe
+    recipe = (DEPLOY / "release" / "install.py").read_text(encoding="utf-8")
+    assert f'ENVIRONMENT = Path("{folder}")' in recipe
     (script,) = first["args"]
     ready = tmp_path / "toolkit-ready"
     command = [sys.executable, option, script.replace(mount["mountPath"], str(tmp_path))]

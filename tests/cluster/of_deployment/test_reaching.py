@@ -61,7 +61,7 @@ def test_commands_name_workloads_that_are():
 
 
 def test_programs_in_containers_are_where_the_image_has_them():
-    """By the name of the program, which both ways to build the image put on its path."""
+    """By the name of the program, which the image puts on its path."""
     recipe = (DEPLOY / "Containerfile").read_text(encoding="utf-8")
     (entry,) = re.findall(r'^ENTRYPOINT \["(\S+-extender)"\]$', recipe, re.MULTILINE)
     run = [one.text for one in blocks(PAGE) if " exec " in one.text]

@@ -43,7 +43,7 @@ def install_images(
     """The images of this checkout."""
     base = tmp_path_factory.getbasetemp()
     folder = base if worker_id == "master" else base.parent  # which all workers share
-    return built_images(binaries.minor, folder / "install-images", _say)
+    return built_images(binaries, folder / "install-images", _say)
 
 
 def _say(text: str) -> None:

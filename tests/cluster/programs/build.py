@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -49,7 +49,6 @@ __all__ = [
     "cni_plugins",
     "coredns",
     "helm",
-    "kube_scheduler",
     "node_programs",
     "prometheus",
     "promtool",
@@ -141,25 +140,6 @@ def helm(major: str, say: Callable[[str], None] | None = None) -> Path:
     return _built(helm_module(major), say or _say) / "helm"
 
 
-def kube_scheduler(
-    minor: str, architecture: str | None = None, say: Callable[[str], None] | None = None
-) -> Path:
-    """The kube-scheduler of a Kubernetes minor alone; progress and errors as `binaries`.
-
-    `architecture` is Go's name of another one than this machine's, for which nothing else is built.
-    """
-    say = say or _say
-    module = kubernetes(minor)
-    if architecture is None:
-        return _built(module, say) / "kube-scheduler"
-    only = replace(
-        module,
-        packages={"kube-scheduler": module.packages["kube-scheduler"]},
-        architecture=architecture,
-    )
-    return _built(only, say) / "kube-scheduler"
-
-
 def prometheus(say: Callable[[str], None] | None = None) -> Path:
     """Prometheus itself; progress and errors as `binaries`."""
     return _built(PROMETHEUS, say or _say) / "prometheus"
@@ -171,8 +151,7 @@ def _say(text: str) -> None:
 
 def _built(module: GoModule, say: Callable[[str], None]) -> Path:
     go = find_go(module.go, say)
-    kind = f"-{module.architecture}" if module.architecture else ""
-    folder = cache_folder() / f"{module.folder.name}{kind}-{_key(module, go)}"
+    folder = cache_folder() / f"{module.folder.name}-{_key(module, go)}"
     return made_once(folder, partial(_build, module, go, say=say), say)
 
 
@@ -195,7 +174,7 @@ def _build(module: GoModule, go: Go, folder: Path, *, say: Callable[[str], None]
     target = f"{folder}/" if others else str(folder / only)
     _go(
         go,
-        go_environment(module.architecture),
+        go_environment(),
         [
             *("build", "-v", "-trimpath", "-ldflags", module.link_flags),
             *(("-tags", ",".join(module.tags)) if module.tags else ()),

@@ -153,7 +153,7 @@ def quick_snapshotter(folder: Path) -> str:
     """The one that copies no image for each container, if the file system of `folder` allows it."""
     lower, upper, work, target = (folder / name for name in ("lower", "upper", "work", "target"))
     for one in (lower, upper, work, target):
-        one.mkdir(parents=True)
+        one.mkdir(parents=True, exist_ok=True)
     options = f"lowerdir={lower},upperdir={upper},workdir={work}"
     mount = ["mount", "--types", "overlay", "overlay", "--options", options, str(target)]
     tried = subprocess.run(

@@ -1,7 +1,8 @@
-"""Programs of the machine's distribution: runc, which is C as well as Go, and nft.
+"""Programs of the machine's distribution: runc, which is C as well as Go, nft, what builds images.
 
 Returns the machine's own, else one of packages that apt-get fetches and that are unpacked into the
-cache: nothing is installed, and no script of theirs runs.
+cache: nothing is installed, and no script of theirs runs. What builds images is installed instead,
+since its own programs look for each other and for their configuration in the system's folders.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tests.cluster.programs.cache import cache_folder, made_once
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["Nft", "ProgramMissing", "find_nft", "find_runc", "unpacked_packages"]
+__all__ = ["Nft", "ProgramMissing", "find_nft", "find_runc", "install_packages"]
 
 _FETCHED = Path("usr/sbin")
 """Where Debian and Ubuntu have both programs in their packages."""
@@ -60,18 +61,37 @@ def find_nft(say: Callable[[str], None]) -> Nft:
     return Nft(_find("nft", _NFT_PACKAGES, say))
 
 
+def install_packages(*programs: str, say: Callable[[str], None]) -> None:
+    """Install packages that are called as their programs, where one is missing: apt-get, as root.
+
+    Raises `ProgramMissing`.
+    """
+    missing = [name for name in programs if shutil.which(name) is None]
+    if not missing:
+        return
+    if shutil.which("apt-get") is None or os.geteuid() != 0:
+        msg = f"{', '.join(missing)}: not here, and no apt-get that we may install it with"
+        raise ProgramMissing(msg)
+    say(f"installing {', '.join(missing)}")
+    _run(["apt-get", "update", "--quiet"], Path("/"))
+    install = ["apt-get", "install", "--quiet", "--yes", "--no-install-recommends", *missing]
+    if (done := _run(install, Path("/"))).returncode != 0:
+        msg = f"apt-get could not install {', '.join(missing)}:\n{done.stdout[-2000:]}"
+        raise ProgramMissing(msg)
+
+
 def _find(name: str, packages: Sequence[str], say: Callable[[str], None]) -> Path:
     own = shutil.which(name, path=os.pathsep.join([*os.get_exec_path(), *_SYSTEM_FOLDERS]))
     if own is not None:
         return Path(own)
-    fetched = unpacked_packages(name, packages, say) / _FETCHED / name
+    fetched = _unpacked(name, packages, say) / _FETCHED / name
     if not fetched.is_file():
         msg = f"{', '.join(packages)}: no {_FETCHED / name} inside"
         raise ProgramMissing(msg)
     return fetched
 
 
-def unpacked_packages(name: str, packages: Sequence[str], say: Callable[[str], None]) -> Path:
+def _unpacked(name: str, packages: Sequence[str], say: Callable[[str], None]) -> Path:
     """The folder that stands for `/` of these packages, made once for each name and distribution.
 
     Raises `ProgramMissing`.

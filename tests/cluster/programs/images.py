@@ -1,7 +1,7 @@
-"""The one image of the tests on a real kubelet, made of one static program, without a registry.
+"""Images of one static program for the tests on a real kubelet, without a registry.
 
-Writes an archive that containerd imports (OCI image layout, image-spec v1.1). The same program
-makes the same archive, byte for byte.
+The workload is one, kube-scheduler for an installation another. Writes an archive that containerd
+imports (OCI image layout, image-spec v1.1). The same program makes the same archive, byte for byte.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ __all__ = ["IMAGE", "write_archive"]
 IMAGE = "coterie.test/workload:1"
 """Its name; `latest` would make the kubelet contact a registry each time."""
 
-_PROGRAM = "/workload"
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _CONFIG = "application/vnd.oci.image.config.v1+json"
 _LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
@@ -33,16 +32,16 @@ _NAME = "io.containerd.image.name"
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
-def write_archive(program: Path, target: Path) -> Path:
-    """Write the image of that program into a file; returns the file."""
-    layer = _tar({_PROGRAM.lstrip("/"): program.read_bytes()}, mode=0o755)
+def write_archive(program: Path, target: Path, image: str = IMAGE) -> Path:
+    """Write the image of that program into a file; returns the file. The program is on its PATH."""
+    layer = _tar({f"bin/{program.name}": program.read_bytes()}, mode=0o755)
     packed = gzip.compress(layer, compresslevel=1, mtime=0)
     machine = platform.machine()
     config = _json(
         {
             "architecture": _ARCHITECTURES.get(machine, machine),
             "os": "linux",
-            "config": {"Entrypoint": [_PROGRAM]},
+            "config": {"Entrypoint": [f"/bin/{program.name}"], "Env": ["PATH=/bin"]},
             "rootfs": {"type": "layers", "diff_ids": [_digest(layer)]},
         }
     )
@@ -54,7 +53,7 @@ def write_archive(program: Path, target: Path) -> Path:
             "layers": [_descriptor(_LAYER, packed)],
         }
     )
-    named = _descriptor(_MANIFEST, manifest) | {"annotations": {_NAME: IMAGE}}
+    named = _descriptor(_MANIFEST, manifest) | {"annotations": {_NAME: image}}
     index = _json({"schemaVersion": 2, "mediaType": _INDEX, "manifests": [named]})
     files = {"oci-layout": _json({"imageLayoutVersion": "1.0.0"}), "index.json": index}
     for blob in (config, packed, manifest):

@@ -72,22 +72,15 @@ def find_go(least: tuple[int, ...], say: Callable[[str], None]) -> Go:
     return go
 
 
-def go_environment(architecture: str | None = None) -> dict[str, str]:
-    """The environment to run Go in: the user's proxy and caches, but flags of our own.
-
-    `architecture` is Go's name of another one than this machine's, to build for.
-    """
+def go_environment() -> dict[str, str]:
+    """The environment to run Go in: the user's proxy and caches, but flags of our own."""
     kept = {name: value for name, value in os.environ.items() if name not in _OWN}
-    return (
-        kept
-        | ({"GOARCH": architecture} if architecture else {})
-        | {
-            "CGO_ENABLED": "0",  # no C compiler needed, and the programs are static
-            "GOFLAGS": "-mod=readonly",  # what go.mod and go.sum say, and nothing newer
-            "GOTOOLCHAIN": "local",  # never download another Go
-            "GOWORK": "off",
-        }
-    )
+    return kept | {
+        "CGO_ENABLED": "0",  # no C compiler needed, and the programs are static
+        "GOFLAGS": "-mod=readonly",  # what go.mod and go.sum say, and nothing newer
+        "GOTOOLCHAIN": "local",  # never download another Go
+        "GOWORK": "off",
+    }
 
 
 def _read_go(path: Path) -> Go | None:

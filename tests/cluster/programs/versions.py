@@ -72,8 +72,6 @@ class GoModule:
     """Whether the programs get their version when they are linked."""
     tags: tuple[str, ...] = ()
     """Build tags, which leave out parts of the programs."""
-    architecture: str | None = None
-    """Go's name of the one to build for; None is this machine's."""
 
     @property
     def version(self) -> str:

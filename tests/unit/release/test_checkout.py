@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.release import Identity, NotReleasable, changelog_entry
-from deploy.release.checkout import refuse_untagged
-from deploy.release.release import check_release
+from deploy.release import Identity, ReleaseError, changelog_entry
 
 CHANGELOG = """\
 # Changelog
@@ -40,32 +38,6 @@ def identity(
 
 
 @pytest.mark.parametrize(
-    ("version", "entry"),
-    [
-        pytest.param("0.3.0", "- A fix.\n", id="a version's"),
-        pytest.param(None, "### Added\n\n- Something new.\n", id="what is unreleased"),
-    ],
-)
-def test_the_entry_of_a_version_is_found(version, entry):
-    """It goes out with the release."""
-    assert changelog_entry(CHANGELOG, version) == entry
-
-
-@pytest.mark.parametrize(
-    ("version", "said"),
-    [
-        pytest.param("0.4.0", r"no entry '## \[0.4.0\]'", id="missing"),
-        pytest.param("0.1.0", r"no entry '## \[0.1.0\]'", id="empty"),
-        pytest.param("0.2.0", r"'## \[0.2.0\]' has no date", id="without a date"),
-    ],
-)
-def test_a_release_without_its_entry_is_refused(version, said):
-    """Users could not see what changed."""
-    with pytest.raises(NotReleasable, match=said):
-        changelog_entry(CHANGELOG, version)
-
-
-@pytest.mark.parametrize(
     ("version", "chart", "image"),
     [
         pytest.param("0.3.0", "0.3.0", "0.3.0", id="a release has one number everywhere"),
@@ -84,22 +56,8 @@ def test_versions_as_charts_and_images_have_them(version, chart, image):
 
 def test_a_version_that_helm_cannot_have_is_refused():
     """Two numbers are no SemVer."""
-    with pytest.raises(NotReleasable, match=r"version '0\.3', expected three numbers"):
+    with pytest.raises(ReleaseError, match=r"version '0\.3', expected three numbers"):
         _ = identity("0.3").chart_version
-
-
-@pytest.mark.parametrize(
-    ("version", "tag", "said"),
-    [
-        pytest.param("0.3.1.dev1", None, "has no tag, expected one such as v0.3.0", id="no tag"),
-        pytest.param("0.3.0", "v0.3", "tag 'v0.3' makes version '0.3.0'", id="another number"),
-    ],
-)
-def test_a_commit_without_its_tag_is_refused(version, tag, said):
-    """The number comes from the tag and from nowhere else."""
-    with pytest.raises(NotReleasable, match=said):
-        refuse_untagged(identity(version, tag))
-    refuse_untagged(identity())
 
 
 @pytest.fixture
@@ -113,30 +71,38 @@ def checkout(tmp_path):
     return tmp_path
 
 
-def test_a_release_has_its_entry(checkout):
-    """That of the tag's version, or what is unreleased where no tag is wanted."""
-    tagged = identity(checkout=checkout)
-    assert check_release(tagged, is_untagged=False) == "- A fix.\n"
-    untagged = identity("0.3.1.dev1", None, checkout)
-    assert "Something new" in check_release(untagged, is_untagged=True)
+@pytest.mark.parametrize(
+    ("version", "tag", "is_untagged", "entry"),
+    [
+        pytest.param("0.3.0", "v0.3.0", False, "- A fix.\n", id="that of its version"),
+        pytest.param("0.3.1.dev1", None, True, "### Added\n\n- Something new.\n", id="unreleased"),
+    ],
+)
+def test_a_release_has_its_entry(checkout, version, tag, is_untagged, entry):
+    """It goes out with the release."""
+    found = changelog_entry(identity(version, tag, checkout), is_untagged=is_untagged)
+    assert found == entry
 
 
-def test_changed_files_are_refused(checkout):
-    """No commit would make the release again; nothing is built before that is known."""
+@pytest.mark.parametrize("tag", ["v0.3.0", None])
+def test_changed_files_are_refused(checkout, tag):
+    """No commit would make the release again."""
     (checkout / "other").write_text("2", encoding="utf-8")
-    for one in (identity(checkout=checkout), identity("0.3.1.dev1", None, checkout)):
-        with pytest.raises(NotReleasable, match=r"1 files are not as committed \(other\)"):
-            check_release(one, is_untagged=one.tag is None)
+    with pytest.raises(ReleaseError, match=r"1 files are not as committed \(other\)"):
+        changelog_entry(identity(tag=tag, checkout=checkout), is_untagged=tag is None)
 
 
 @pytest.mark.parametrize(
     ("version", "tag", "said"),
     [
-        pytest.param("0.3.1.dev1", None, "has no tag", id="no tag"),
-        pytest.param("0.4.0", "v0.4.0", "no entry", id="no entry"),
+        pytest.param("0.3.1.dev1", None, "has tag None, expected v0.3.1.dev1", id="no tag"),
+        pytest.param("0.3.0", "v0.3", "has tag v0.3, expected v0.3.0", id="another number"),
+        pytest.param("0.4.0", "v0.4.0", "has no entry", id="no entry"),
+        pytest.param("0.1.0", "v0.1.0", "has no entry", id="an empty entry"),
+        pytest.param("0.2.0", "v0.2.0", "has no entry", id="an entry without a date"),
     ],
 )
 def test_what_is_no_release_is_refused(checkout, version, tag, said):
-    """In a checkout that is as committed."""
-    with pytest.raises(NotReleasable, match=said):
-        check_release(identity(version, tag, checkout), is_untagged=False)
+    """The number comes from the tag and from nowhere else, and users see what changed."""
+    with pytest.raises(ReleaseError, match=said):
+        changelog_entry(identity(version, tag, checkout))
