@@ -3,13 +3,12 @@
 BenchmarkError
 ├── MissingData    a data file that the benchmark reads is not there
 ├── BadData        a data file does not hold what the benchmark expects
-├── ServerFailed   a server under test did not become ready, or did not answer with 200
-└── TooLarge       a rival's search has more cases than its documented limit
+└── ServerFailed   a server under test did not become ready, or did not answer with 200
 """
 
 from __future__ import annotations
 
-__all__ = ["BadData", "BenchmarkError", "MissingData", "ServerFailed", "TooLarge"]
+__all__ = ["BadData", "BenchmarkError", "MissingData", "ServerFailed"]
 
 
 class BenchmarkError(Exception):
@@ -26,7 +25,3 @@ class BadData(BenchmarkError):
 
 class ServerFailed(BenchmarkError):
     """A server under test did not become ready, or did not answer with 200."""
-
-
-class TooLarge(BenchmarkError):
-    """A rival's search has more cases than its documented limit."""

@@ -79,10 +79,6 @@ class MeasuredMachine:
     gbytes_per_s: Mapping[int, float]
     message_bytes: int | None
 
-    def best_gbytes_per_s(self, size: int) -> float:
-        """Best measured bandwidth of any set of that size on the empty machine."""
-        return max(v for mask, v in self.gbytes_per_s.items() if mask.bit_count() == size)
-
 
 def topology_from_labels(
     labels: Sequence[Sequence[str]], *, model: str, is_switched: bool, name: str | None = None

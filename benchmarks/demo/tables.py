@@ -125,4 +125,5 @@ def _job_cells(one: JobOutcome) -> tuple[str, ...]:
 
 
 def _shown(title: str, lines: Sequence[str], caption: str = "") -> str:
-    return "\n".join([title, "", *lines, *wrap(caption, WIDTH)])
+    said = ["", *wrap(caption, WIDTH)] if caption else []
+    return "\n".join([title, "", *lines, *said])

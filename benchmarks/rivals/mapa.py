@@ -15,17 +15,15 @@ preserved and aggregated 0 (so one GPU is refused where no NVLink pair stays fre
 
 Ties between sets go to the lowest ids: the original takes what its pattern matcher finds first.
 Links of more than two lanes count as double, the most that MAPA knows.
-Cost: C(n,k) (k-1)! rings, once per size; above `MAX_RINGS` it is refused (`TooLarge`).
+Cost: C(n,k) (k-1)! rings, once per size: meant for machines of 8 GPUs.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import permutations
-from math import comb, factorial
 from typing import TYPE_CHECKING
 
-from benchmarks.errors import TooLarge
 from benchmarks.masks import subsets_of_size
 from benchmarks.rivals.rival import Rival
 from topology.model import LinkKind, gpus_of
@@ -47,8 +45,6 @@ __all__ = [
 
 PCIE, SINGLE, DOUBLE = 10, 25, 50
 SINGLE_P100 = 20
-MAX_RINGS = 3_000_000
-"""Rings that are enumerated for one size at most: some ten seconds of Python."""
 
 Weights = tuple[tuple[int, ...], ...]
 
@@ -116,14 +112,10 @@ class MapaNode:
         self._nvlink: dict[int, int] = {}
 
     def ring_scores(self, size: int) -> dict[int, RingScore]:
-        """Score every set of a size; raises `TooLarge` above `MAX_RINGS` rings."""
+        """Score every set of a size."""
         known = self._rings.get(size)
         if known is None:
             n = len(self._weights)
-            n_rings = comb(n, size) * factorial(size - 1)
-            if n_rings > MAX_RINGS:
-                msg = f"MAPA: {n_rings} rings of {size} among {n} GPUs, at most {MAX_RINGS} tried"
-                raise TooLarge(msg)
             known = {mask: self._score(mask) for mask in subsets_of_size((1 << n) - 1, size)}
             self._rings[size] = known
         return known
