@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import json
 import tarfile
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -25,16 +24,6 @@ T = TypeVar("T")
 FOLDER = "coterie-support"
 """The folder of all members, so that unpacking makes one entry."""
 MANIFEST = "manifest.json"
-
-
-def _top(path: str) -> str:
-    first, slash, _ = path.partition("/")
-    return first + slash
-
-
-def _counted(n_entries: int, n_lines: int) -> str:
-    counts = ((n_entries, "entries"), (n_lines, "lines"))
-    return ", ".join(f"{count} {what}" for count, what in counts if count) or "settings"
 
 
 def _as_it_is(value: object) -> object:
@@ -90,17 +79,21 @@ class Contents:
         }
         return {MANIFEST: _json(manifest), **found}
 
-    def summary(self) -> list[tuple[str, str, str]]:
-        """What is there: files and folders at the top, the number of files, what is in them."""
-        files, entries, lines = Counter[str](), Counter[str](), Counter[str]()
+    def summary(self) -> list[tuple[str, int, int, int]]:
+        """Each file or folder at the top: how many files, entries of their lists, lines of logs."""
+        found: dict[str, tuple[int, int, int]] = {}
+
+        def count(path: str, n_entries: int, n_lines: int) -> None:
+            first, slash, _ = path.partition("/")
+            so_far = found.get(first + slash, (0, 0, 0))
+            found[first + slash] = (so_far[0] + 1, so_far[1] + n_entries, so_far[2] + n_lines)
+
         for path, value in self.values.items():
-            files[_top(path)] += 1
-            if isinstance(value, list):
-                entries[_top(path)] += len(cast("list[object]", value))
+            is_list = isinstance(value, list)
+            count(path, len(cast("list[object]", value)) if is_list else 0, 0)
         for path, text in self.logs.items():
-            files[_top(path)] += 1
-            lines[_top(path)] += len(text.splitlines())
-        return [(top, str(n), _counted(entries[top], lines[top])) for top, n in files.items()]
+            count(path, 0, len(text.splitlines()))
+        return [(top, *counts) for top, counts in found.items()]
 
 
 def write_archive(members: dict[str, bytes], file: IO[bytes]) -> None:

@@ -69,7 +69,8 @@ def run(given: Namespace) -> int:
 def _announce(contents: Contents, path: Path) -> None:
     """Say what is about to be written, and where."""
     sys.stderr.write(f"{printable(str(path))} will hold:\n")
-    for line in table(contents.summary(), ("FILE", "FILES", "WITH"), right={1}, gap="   "):
+    rows = [(what, *(str(n) if n else "-" for n in counts)) for what, *counts in contents.summary()]
+    for line in table(rows, ("FILE", "FILES", "ENTRIES", "LINES"), right={1, 2, 3}, gap="   "):
         sys.stderr.write(f"{printable(line)}\n")
     for one in contents.missing:
         sys.stderr.write(f"not collected: {printable(one.what)}: {printable(one.why)}\n")

@@ -158,7 +158,7 @@ def test_it_says_what_it_will_hold_before_it_writes(tmp_path, capsys):
     said = capsys.readouterr()
     assert said.out == ""
     rows = {tuple(line.split()) for line in said.err.splitlines()}
-    assert {("nodes.json", "1", "1", "entries"), ("plugin/", "1", "2", "lines")} <= rows
+    assert {("nodes.json", "1", "1", "-"), ("plugin/", "1", "-", "2")} <= rows
     assert said.err.startswith(f"{path} will hold:")
     assert "no Secret" in said.err
     assert "cannot be written" in said.err

@@ -44,10 +44,10 @@ def test_the_manifest_says_what_is_there_and_what_is_not():
 def test_the_summary_says_how_much_of_what_there_is():
     """Folders at the top are one row each, in the order in which they came."""
     assert contents().summary() == [
-        ("versions.json", "1", "settings"),
-        ("nodes.json", "1", "1 entries"),
-        ("sums.json", "1", "settings"),
-        ("extender/", "1", "2 lines"),
+        ("versions.json", 1, 0, 0),
+        ("nodes.json", 1, 1, 0),
+        ("sums.json", 1, 0, 0),
+        ("extender/", 1, 0, 2),
     ]
 
 
