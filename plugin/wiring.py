@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -35,14 +35,23 @@ if TYPE_CHECKING:
     from plugin.health import KnownFaults
     from plugin.machine import MachineReader, MachineReading
 
-__all__ = ["Running", "open_reader", "open_transport", "run_agents", "serving_rules"]
+__all__ = ["ReadTiming", "Running", "open_reader", "open_transport", "run_agents", "serving_rules"]
 
-READ_AGAIN_S = 30.0
-"""Between attempts to read a machine, where a failure is no reason to end: a driver may be
-installed meanwhile."""
 
-RESTART_S = HealthTimes().restart_s
-"""How long it is tried where only a new process, in a new container, may read the machine."""
+@dataclass(frozen=True, slots=True)
+class ReadTiming:
+    """For the first reading, where a failure is no reason to end.
+
+    - `again_s` 30: between attempts; a driver may be installed meanwhile.
+    - `restart_s`, as of the watch: how long it is tried where only a new process, in a new
+      container, may read the machine.
+    """
+
+    again_s: float = 30.0
+    restart_s: float = field(default_factory=lambda: HealthTimes().restart_s)
+
+
+_TIMING = ReadTiming()
 
 
 @dataclass(slots=True)
@@ -104,7 +113,13 @@ def serving_rules(loaded: LoadedSettings) -> ServingRules:
     return ServingRules(units_of, loaded.sharing, settings.resource_name, measurement)
 
 
-async def run_agents(load: Callable[[], LoadedSettings], *, running: Running, log: Logger) -> None:
+async def run_agents(
+    load: Callable[[], LoadedSettings],
+    *,
+    running: Running,
+    log: Logger,
+    timing: ReadTiming = _TIMING,
+) -> None:
     """Run until cancelled; `load` gives the settings, again after each reload.
 
     Raises `PluginError` where the settings, or the machine at the start, do not let it.
@@ -121,11 +136,16 @@ async def run_agents(load: Callable[[], LoadedSettings], *, running: Running, lo
         if loaded.notes:
             log.warning(logkeys.EFFECTIVE_SETTINGS, notes=list(loaded.notes))
         with contextlib.closing(open_reader(loaded.settings)) as reader:
-            await _run_with(loaded, reader, running=running, log=log)
+            await _run_with(loaded, reader, running=running, log=log, timing=timing)
 
 
 async def _run_with(
-    loaded: LoadedSettings, reader: MachineReader, *, running: Running, log: Logger
+    loaded: LoadedSettings,
+    reader: MachineReader,
+    *,
+    running: Running,
+    log: Logger,
+    timing: ReadTiming,
 ) -> None:
     """Run agents under these settings until one requests others."""
     settings, metrics = loaded.settings, PluginMetrics()
@@ -155,7 +175,7 @@ async def _run_with(
             )
             ending = None
             while ending is not StopReason.RELOAD:
-                reading = await _read(reader, settings, telemetry)
+                reading = await _read(reader, settings, telemetry, timing)
                 agent = Agent(settings, rules, reading, tools=tools, known=running.known)
                 try:
                     running.agent = agent
@@ -165,7 +185,7 @@ async def _run_with(
 
 
 async def _read(
-    reader: MachineReader, settings: PluginSettings, telemetry: Telemetry
+    reader: MachineReader, settings: PluginSettings, telemetry: Telemetry, timing: ReadTiming
 ) -> MachineReading:
     """The first reading. Raises `ReadingError` where there is none, and no later try may help."""
     n_failures = 0
@@ -175,8 +195,8 @@ async def _read(
             reading = await asyncio.to_thread(reader.read)
         except ReadingError as error:
             condition = reader.condition()
-            unusable_s = unusable_s + READ_AGAIN_S if condition.restart_reason else 0.0
-            if settings.fail_on_init_error or unusable_s > RESTART_S:
+            unusable_s = unusable_s + timing.again_s if condition.restart_reason else 0.0
+            if settings.fail_on_init_error or unusable_s > timing.restart_s:
                 raise
             n_failures += 1
             telemetry.reader_failed("read", str(error), n_failures=n_failures)
@@ -186,7 +206,7 @@ async def _read(
                 telemetry.reader_works("read")
                 telemetry.reader_condition(reader.condition())
             return reading
-        await asyncio.sleep(READ_AGAIN_S)
+        await asyncio.sleep(timing.again_s)
 
 
 @contextlib.asynccontextmanager

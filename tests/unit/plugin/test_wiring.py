@@ -14,12 +14,11 @@ import httpx
 import pytest
 
 from kube.errors import SettingsError
-from plugin import wiring
 from plugin.config import load_settings
 from plugin.nvidia.nvml.errors import NvmlError
 from plugin.nvidia.nvml.reader import NvmlMachine
 from plugin.simulated.reader import SimulatedMachine
-from plugin.wiring import Running, open_reader, run_agents, serving_rules
+from plugin.wiring import ReadTiming, Running, open_reader, run_agents, serving_rules
 from tests.changes import Changes
 from tests.fake_nvml import fake_of, installed
 from tests.unit.plugin.machine_values import gpu_reading, mig_device
@@ -61,6 +60,7 @@ class Node:
     lines: list[dict[str, Any]] = field(default_factory=list)
     running: Running = field(default_factory=Running)
     changes: Changes = field(default_factory=Changes)
+    timing: ReadTiming = field(default_factory=ReadTiming)
 
     def load(self):
         """As the process loads them, for each round."""
@@ -98,7 +98,7 @@ class Node:
 
     def work(self):
         """What is tried."""
-        return run_agents(self.load, running=self.running, log=self)
+        return run_agents(self.load, running=self.running, log=self, timing=self.timing)
 
     @contextlib.asynccontextmanager
     async def started(self):
@@ -267,14 +267,14 @@ def test_a_machine_that_cannot_be_read_ends_it(root):
         asyncio.run(Node(root, {"simulate": None}).work())
 
 
-def test_a_machine_that_cannot_be_read_is_waited_for(root, monkeypatch):
+def test_a_machine_that_cannot_be_read_is_waited_for(root):
     """Where that is set; the probe says what is missing."""
-    monkeypatch.setattr(wiring, "READ_AGAIN_S", 0.02)
     nvml = fake_of(load_recording("dgx-1-v100"))
     nvml.errors["nvmlInitWithFlags"] = NO_DRIVER
 
     async def go():
         node = Node(root, {"simulate": None, "fail_on_init_error": "false"})
+        node.timing = ReadTiming(again_s=0.02)
         async with node.started():
             await node.changes.until(lambda: node.of("reader_failed"))
             count = "0"
@@ -293,15 +293,14 @@ def test_a_machine_that_cannot_be_read_is_waited_for(root, monkeypatch):
         asyncio.run(go())
 
 
-def test_a_library_that_does_not_suit_the_driver_ends_the_process(root, monkeypatch):
+def test_a_library_that_does_not_suit_the_driver_ends_the_process(root):
     """The driver was replaced after the container began: no later try in it can succeed."""
-    monkeypatch.setattr(wiring, "READ_AGAIN_S", 0.01)
-    monkeypatch.setattr(wiring, "RESTART_S", 0.025)
     nvml = fake_of(load_recording("dgx-1-v100"))
     nvml.errors["nvmlInitWithFlags"] = 18
 
     async def go():
         node = Node(root, {"simulate": None, "fail_on_init_error": "false"})
+        node.timing = ReadTiming(again_s=0.01, restart_s=0.025)
         with pytest.raises(NvmlError, match="version mismatch"):
             await asyncio.wait_for(node.work(), 60)
         assert [one["reason"] for one in node.of("restart_needed")] == [
