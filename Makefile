@@ -139,7 +139,7 @@ test-page: $(STAMP) ## the page in a real headless Chromium (where none is here:
 test-versions: $(STAMP) ## the same on each other supported version of Kubernetes (VERSIONS=1.37 for one)
 	for version in $(VERSIONS); do COTERIE_KUBERNETES=$$version $(MAKE) test-cluster; done
 
-cluster: $(STAMP) ## run such a cluster with the extender until ctrl-C; builds etcd and Kubernetes if they are not there (NODES="8x dgx-h100, ...")
+cluster: $(STAMP) ## run such a cluster with the extender until ctrl-C; builds etcd, Kubernetes and Helm if they are not there (NODES="8x dgx-h100, ...")
 	@$(BIN)/python -m tests.cluster run --nodes "$(NODES)"
 
 demo: $(STAMP) ## place pods on an embedded cluster, beside its rivals; writes an HTML report (SERVE=1: then the page, live)

@@ -47,7 +47,7 @@ PARTS = {
 }
 """Parts, with the chart's templates that make them. Four are the DaemonSet, in place of a way's."""
 _RELEASE = "coterie"
-_UNSET = "set-your-registry.invalid"
+UNSET = "set-your-registry.invalid"
 """A registry that never resolves (RFC 2606, section 2)."""
 _API_VERSIONS = (
     "monitoring.coreos.com/v1",
@@ -109,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Write all of them; the exit code."""
     parser = argparse.ArgumentParser(prog="python -m deploy.manifests", description=main.__doc__)
     parser.add_argument("--output", type=Path, default=Path("dist/manifests"), metavar="FOLDER")
-    parser.add_argument("--registry", default=_UNSET, help="Registry that the images are in.")
+    parser.add_argument("--registry", default=UNSET, help="Registry that the images are in.")
     parser.add_argument("--tag", default="latest", help="Tag of both images.")
     parser.add_argument(
         "--kubernetes", default="v1.36.3", metavar="VERSION", help="That of the API server."
@@ -118,14 +118,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     images = ("--set-string", f"image.registry={given.registry},image.tag={given.tag}")
     try:
         helm = find_helm()
-        given.output.mkdir(parents=True, exist_ok=True)
-        for name in (*WAYS, *PARTS):
-            text = render(helm, name, *images, kubernetes=given.kubernetes)
-            (given.output / f"{name}.yaml").write_text(text, encoding="utf-8")
-            print(given.output / f"{name}.yaml")  # noqa: T201 - what was written
+        made = {
+            name: render(helm, name, *images, kubernetes=given.kubernetes)
+            for name in (*WAYS, *PARTS)
+        }
     except (HelmMissing, RenderFailed) as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201 - for people
         return 1
+    given.output.mkdir(parents=True, exist_ok=True)
+    for name, text in made.items():
+        (given.output / f"{name}.yaml").write_text(text, encoding="utf-8")
+        print(given.output / f"{name}.yaml")  # noqa: T201 - what was written
     return 0
 
 

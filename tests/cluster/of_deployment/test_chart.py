@@ -33,11 +33,6 @@ def identity(one):
     return one["kind"], metadata.get("namespace", ""), metadata["name"]
 
 
-def test_every_file_of_values_is_a_manifest():
-    """Each is rendered for a release, and has no other purpose."""
-    assert sorted((*deploy.manifests.WAYS, *PARTS)) == WAYS
-
-
 @pytest.mark.parametrize("name", WAYS)
 def test_manifests_are_whole_and_say_nothing_of_helm(name):
     """What kubectl applies is no release; a part has what its templates make, and no more."""
