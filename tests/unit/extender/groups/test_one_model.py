@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from extender.decision_log.replay import replay
-from extender.engine.events import PodGone, PodSeen
-from extender.protocol import Outcome, Reason
+from extender.engine.events import PodGone, PodSeen, PreemptRequested
+from extender.protocol import Answer, Outcome, Reason
 from extender.what_if import Trial, TrialGroup, TrialledGroup, gather_groups, read_pods
 from tests.unit.extender.engines import RULES
 from tests.unit.extender.feeds import MACHINE, bare, facts, ids, plan_of, topology_text
@@ -281,6 +281,22 @@ def test_members_without_a_size_join_the_model_of_the_first():
     assert refused["v0"] == Reason.GROUP_ONE_MODEL.value
     assert refused["h1"] == Reason.NOT_ENOUGH_FREE.value
     assert scene.node_of("b", affinity="none", **fields) is not None
+
+
+def test_no_pod_is_evicted_for_a_member_on_another_model():
+    """It would not get the node: kube-scheduler's own victims there are not named."""
+    scene = scene_of("v0", "h0", "h1")
+    scene.filter("a", "h0", size=None, **EIGHT)
+    assert scene.end(scene.begin("a", "h0")).outcome is Outcome.OK
+    occupy(scene, "v0", "h1")
+    content = scene.manifest("b", size=None, **EIGHT)
+    content["spec"]["priority"] = 1000
+    given = {name: {"Pods": [{"UID": f"on-{name}"}]} for name in ("v0", "h1")}
+    body = {"Pod": content, "NodeNameToVictims": None, "NodeNameToMetaVictims": given}
+    asked = PreemptRequested(json.dumps(body).encode(), scene.now_s)
+    answer = scene.gateway.handle(asked)
+    assert isinstance(answer, Answer)
+    assert {*json.loads(answer.body)["NodeNameToMetaVictims"]} == {"h1"}
 
 
 def test_a_what_if_places_a_group_on_one_model():
