@@ -82,17 +82,19 @@ def of_model(view: NodeView, model: Model) -> NodeView:
     return with_masks(view, free=view.free & mask, reserved=view.reserved | view.free & ~mask)
 
 
-def nodes_by_model(snapshot: ClusterSnapshot) -> Mapping[str, NDArray[np.bool_]]:
+def nodes_by_model(
+    snapshot: ClusterSnapshot, held: Collection[str] = ()
+) -> Mapping[str, NDArray[np.bool_]]:
     """The nodes that have GPUs of each model, bool[n] by position; the model of most nodes first.
 
-    At most `MAX_MODELS` of them.
+    At most `MAX_MODELS` of them, those that are `held` before others.
     """
     n_nodes: Counter[str] = Counter()
     for number, count in enumerate(np.bincount(snapshot.state_ids).tolist()):
         if count:
             n_nodes.update(dict.fromkeys(snapshot.samples[number].kind.models, count))
-    models = sorted(n_nodes, key=lambda model: (-n_nodes[model], model))[:MAX_MODELS]
-    return {model: have_models(snapshot, {model}) for model in models}
+    models = sorted(n_nodes, key=lambda model: (model not in held, -n_nodes[model], model))
+    return {model: have_models(snapshot, {model}) for model in models[:MAX_MODELS]}
 
 
 def have_models(snapshot: ClusterSnapshot, models: Collection[str]) -> NDArray[np.bool_]:

@@ -50,8 +50,8 @@ def plan_models(attempt: Attempt, records: Mapping[str, NodeRecord]) -> JointPla
         alike = _alike(attempt.members, {})
         return attempt.on(alike, [ANY_MODEL] * len(alike))
     snapshot, near = attempt.snapshot, attempt.near
-    by_model = nodes_by_model(snapshot)
-    held = held_models(snapshot, near.nodes, attempt.beside).intersection(by_model)
+    held = held_models(snapshot, near.nodes, attempt.beside)
+    by_model = nodes_by_model(snapshot, held)
     excluded = _excluded(attempt, records, by_model, held)
     alike = _alike(attempt.members, {one: i for i, one in enumerate(excluded)})
     former = held_models(snapshot, near.former)

@@ -10,6 +10,7 @@ import pytest
 
 from extender.decision_log.replay import replay
 from extender.engine.events import PodGone, PodSeen, PreemptRequested
+from extender.groups.planning.gpu_models import MAX_MODELS, nodes_by_model
 from extender.protocol import Answer, Outcome, Reason
 from extender.what_if import Trial, TrialGroup, TrialledGroup, gather_groups, read_pods
 from tests.unit.extender.engines import RULES
@@ -251,6 +252,17 @@ def test_nodes_by_count_are_of_the_model_that_their_label_names():
         bare("b1", 8, domains={LEAF: "S1"}, capacity={GPU: 8}, labels=label),
     )
     assert {*claim_all(scene, "a", "b", **EIGHT).values()} == {"v0", "b1"}
+
+
+def test_a_bounded_number_of_models_is_tried():
+    """Labels may name as many as there are nodes; those on most nodes come first."""
+    labels = [f"M{i:02}" for i in range(MAX_MODELS + 10)] + ["M25"]
+    nodes = [bare(f"n{i}", 8, labels={PRODUCT: label}) for i, label in enumerate(labels)]
+    snapshot = GroupScene(*nodes).gateway.cluster.snapshot
+    by_model = nodes_by_model(snapshot)
+    assert list(by_model) == ["M25", *labels[: MAX_MODELS - 1]]
+    assert [int(has.sum()) for has in by_model.values()] == [2] + [1] * (MAX_MODELS - 1)
+    assert next(iter(nodes_by_model(snapshot, {"M24"}))) == "M24"
 
 
 def test_a_node_with_two_models_gives_a_group_one_of_them():
