@@ -13,9 +13,9 @@ from tests.integration.extender.test_live_pending import until_placed
 if TYPE_CHECKING:
     from tests.integration.extender.test_live import Live
 
-GRACE_S = 3000
+GRACE_S = 330
 """What the servers wait for requests at the end: a test that waits for it hangs."""
-HTTP_TIMEOUT_S = 6000.0
+HTTP_TIMEOUT_S = 600.0
 """Binds are held for 0.6 of it: longer than the servers wait."""
 
 
