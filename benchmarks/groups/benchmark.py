@@ -43,6 +43,7 @@ __all__ = ["POLICIES", "load_trace", "predicted_gbytes_per_s", "rate", "run"]
 POLICIES: dict[str, GroupPolicy] = {
     "gang without topology, most-allocated node": Gang(),
     "Kueue TAS BestFit": Kueue(),
+    "Coterie, single pods know no leaf": Coterie(fills_leaves=False),
     "Coterie": Coterie(),
 }
 SPINE = "P8"

@@ -82,19 +82,20 @@ class Coterie:
     """Groups as `topology.groups` chooses.
 
     Single pods go to where least is left unusable, of such hosts to those with the fewest free
-    GPUs; of such hosts to the leaf with the least room, by the product's own rule.
+    GPUs; of such hosts to the leaf with the least room, by the product's own rule. That rule can be
+    left out, to show what it brings.
     """
+
+    fills_leaves: bool = True
 
     def place(self, hosts: Hosts, *, n_members: int, n_gpus: int) -> Shares | None:
         """A group in one choice, a single pod by what it leaves."""
         free = hosts.free
         costs = host_costs(n_gpus)[free]
         if n_members == 1:
-            keys = [
-                places_by_free_capacity(hosts.tree, free // n_gpus),
-                free,
-                costs.round(_ROUNDING),
-            ]
+            keys = [free, costs.round(_ROUNDING)]
+            if self.fills_leaves:
+                keys.insert(0, places_by_free_capacity(hosts.tree, free // n_gpus))
             order = np.lexsort((hosts.tie, *keys))
             return [(int(order[0]), 1)] if np.isfinite(costs[order[0]]) else None
         shape = MemberShape(n_members, n_gpus, free // n_gpus)
