@@ -73,13 +73,17 @@ def candidates(
             parser,
             always_complete_options=False,
             default_completer=_Words(offers, environment),
-            exit_method=lambda _code: None,
+            exit_method=_go_on,
             output_stream=found,
         )
     finally:
         for key in asked:
             del environment[key]
     return found.getvalue().splitlines()
+
+
+def _go_on(_code: int) -> None:
+    """Where the program would end: the caller has the candidates."""
 
 
 class _Words(BaseCompleter):

@@ -60,10 +60,15 @@ class _Help(argparse.RawDescriptionHelpFormatter):
         self._action_max_length = _COLUMN
 
 
+def _no_words(_name: str, _words: Sequence[str]) -> Sequence[str]:
+    """What a program offers for completion whose parser knows all."""
+    return ()
+
+
 class Parser(argparse.ArgumentParser):
     """Takes no abbreviated options, and says what is wrong without a page of usage."""
 
-    offers: Offers = staticmethod(lambda _name, _words: ())
+    offers: Offers = staticmethod(_no_words)
 
     def __init__(self, **options: object) -> None:
         usage = {"allow_abbrev": False, "formatter_class": _Help}
