@@ -260,7 +260,7 @@ def test_a_group_counts_the_members_that_run(served):
     """One that joins goes near them, though its size is more than is asked for."""
     fields = {"group": "train", "group_size": "1"}
     served.place(8, "r1", "dgx-1-v100-1", **fields)
-    manifest = pod(8, group="train", group_size="2")
+    manifest = pod(8, group="train", group_size="2", affinity="none")
     (group,) = ask(served, pods=[{"manifest": manifest}])["groups"]
     assert (group["size"], group["n_bound"], group["n_placed"]) == (2, 1, 1)
     drained = ask(served, drain=["dgx-1-v100-1"], add=[{"machine": V100, "count": 1}])
@@ -279,7 +279,8 @@ def test_a_group_is_inferred_as_filter_does():
     manifest["metadata"]["labels"] |= labels
     manifest["metadata"]["annotations"]["kueue.x-k8s.io/pod-group-total-count"] = "3"
     question = [{"manifest": manifest, "count": 3}]
-    inferring = ServedReads(engine(group_kinds=("kueue", "leaderworkerset")))
+    nodes = {"count": 3, "machine": "dgx-1-v100"}
+    inferring = ServedReads(engine(nodes, group_kinds=("kueue", "leaderworkerset")))
     few = ask(inferring, pods=[{"manifest": manifest, "count": 2}])
     assert [few["groups"][0][key] for key in ("n_placed", "n_without_gpus")] == [2, 1]
     assert any(
