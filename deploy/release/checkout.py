@@ -48,9 +48,8 @@ class Identity:
             msg = f"version {self.version!r}, expected three numbers as in 0.3.0 or 0.3.1.dev5"
             raise ReleaseError(msg)
         release, kind, number, commits = found.groups()
-        parts = [f"{kind}.{number}"] if kind else []
-        parts += [f"dev.{commits}"] if commits else []
-        return "-".join([release, *([".".join(parts)] if parts else [])])
+        parts = [f"{kind}.{number}"] * bool(kind) + [f"dev.{commits}"] * bool(commits)
+        return "-".join([release, *[".".join(parts)] * bool(parts)])
 
 
 def identify(checkout: Path) -> Identity:
@@ -66,15 +65,13 @@ def changelog_entry(identity: Identity, *, is_untagged: bool = False) -> str:
 
     `is_untagged` takes a commit without a tag, with what is unreleased.
     """
-    changed = run(["git", "status", "--porcelain"], identity.checkout).splitlines()
-    if changed:
-        shown = ", ".join(line[3:] for line in changed[:5])
-        msg = f"{len(changed)} files are not as committed ({shown}), expected none: commit or stash"
+    if changed := run(["git", "status", "--porcelain"], identity.checkout):
+        msg = f"files are not as committed, expected none; commit or stash them:\n{changed}"
         raise ReleaseError(msg)
     if not is_untagged and identity.tag != f"v{identity.version}":
         msg = (
-            f"commit {identity.revision[:9]} has tag {identity.tag}, expected v{identity.version} "
-            f"(--untagged makes the files of a development version)"
+            f"the commit has tag {identity.tag}, expected v{identity.version} "
+            "(--untagged makes the files of a development version)"
         )
         raise ReleaseError(msg)
     heading = re.escape("[Unreleased]" if is_untagged else f"[{identity.version}]")

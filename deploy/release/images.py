@@ -51,8 +51,9 @@ mkdir -p "$2" && cat "$1"/ca-certificates/mozilla/*.crt > "$2/ca-certificates.cr
 """
 _INDEX = ("index-url", "extra-index-url", "cert")
 _ENGINES = ("buildah", "podman")
-# What the digest must not depend on, and what works inside a container too.
-_FLAGS = ("--isolation=chroot", "--layers", "--identity-label=false")
+# What works inside a container too. Kept layers are found by what made them, which is the same for
+# several architectures; and the label is the engine's version.
+_FLAGS = ("--isolation=chroot", "--layers=false", "--identity-label=false")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,9 +150,9 @@ class _Build:
 
     def build(self, name: str, containerfile: Path, context: Path, *options: str) -> None:
         """Build the image for all architectures, under one name."""
-        # A list that is there would be added to.
+        # A list that is there would be added to, and an image of that name would be refused.
         with contextlib.suppress(ReleaseError):
-            run([*self.engine, "manifest", "rm", name], context)
+            run([*self.engine, "rmi", "--force", name], context)
         platforms = ",".join(f"linux/{one}" for one in self.order.architectures)
         run([
             *(*self.engine, "build", *_FLAGS, f"--timestamp={self.identity.epoch}", *options),

@@ -39,8 +39,9 @@ _ROOT = Path(__file__).resolve().parents[3]
 _IDENTITY = Identity(VERSION, "0" * 40, 1_700_000_000, None, _ROOT)
 """The same for every commit, so that what does not change is built once."""
 _CONTENT = (
-    *("deploy/Containerfile", "deploy/release", "requirements/extender.txt"),
-    *("requirements/plugin.txt", "topology", "kube", "extender", "plugin"),
+    *("deploy/Containerfile", "deploy/release/images.py", "deploy/release/install.py"),
+    *("requirements/extender.txt", "requirements/plugin.txt"),
+    *("topology", "kube", "extender", "plugin"),
 )
 """What images are made of."""
 
@@ -83,7 +84,7 @@ def program_images(say: Callable[[str], None]) -> Path:
 
 
 def engine() -> tuple[str, ...]:
-    """Buildah with a store of its own, which keeps the layers of what did not change."""
+    """Buildah with a store of its own."""
     store = cache_folder() / "containers"
     driver = "vfs" if quick_snapshotter(store / "tried") == NATIVE else "overlay"
     options = {"root": store / "root", "runroot": store / "run", "storage-driver": driver}

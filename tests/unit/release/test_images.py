@@ -22,8 +22,8 @@ with open("{{calls}}", "a") as file:
 for word in sys.argv:
     if word.startswith("--digestfile="):
         pathlib.Path(word.partition("=")[2]).write_text("{DIGEST}\\n")
-if sys.argv[1:3] == ["manifest", "rm"]:
-    sys.exit("no such list")
+if sys.argv[1] == "rmi":
+    sys.exit("no such image")
 """
 
 
