@@ -229,10 +229,10 @@ class LeftList(DeviceList):
         super().__init__()
         self.leaves = asyncio.Event()
 
-    async def changed_from(self, devices):
+    async def changed_from(self, seen):
         """The next list."""
         try:
-            return await super().changed_from(devices)
+            return await super().changed_from(seen)
         finally:
             self.leaves.set()
 
