@@ -1,7 +1,7 @@
 """Simulated nodes beside real ones: made from recordings, played by a stand-in of their own.
 
 The nodes exist while a block lasts. Each publishes its topology with a token of its own agent, as
-deploy/plugin demands. As a program it is the stand-in for the nodes that its arguments name; it
+the policies demand. As a program it is the stand-in for the nodes that its arguments name; it
 never touches a pod on any other, where a real kubelet is.
 """
 
