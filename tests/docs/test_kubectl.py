@@ -139,7 +139,7 @@ def test_who_may_bind_a_reader_is_warned():
         "docs/chart.md": "readers can bind pods as the scheduler does",
         "deploy/chart/values.yaml": "readers can bind pods as the scheduler does",
         "deploy/chart/templates/NOTES.txt": "can bind pods of\nall namespaces as the",
-        "deploy/base/reader-rbac.yaml": "filter and bind pods of all namespaces",
+        "deploy/chart/templates/rights/reader-rbac.yaml": "filter and bind pods of all namespaces",
     }
     silent = [
         path
@@ -152,7 +152,9 @@ def test_who_may_bind_a_reader_is_warned():
 
 def test_rights_are_those_of_the_role():
     """What an administrator grants is what the Role has."""
-    role = yaml.safe_load((ROOT / "deploy/base/reader-rbac.yaml").read_text(encoding="utf-8"))
+    template = ROOT / "deploy/chart/templates/rights/reader-rbac.yaml"
+    rules = template.read_text(encoding="utf-8").partition("\nrules:")[2].partition("{{")[0]
+    role = yaml.safe_load(f"rules:{rules}")
     needed = [(rule["resources"], sorted(rule["verbs"])) for rule in role["rules"]]
     assert needed == [(["pods"], ["get", "list"]), (["pods/portforward"], ["create", "get"])]
     assert "`get` and `list` on `pods`" in part("Rights")

@@ -11,7 +11,7 @@ __all__ = ["EXTENDER", "SCHEDULER", "daemon_set", "scheduler_pod"]
 
 EXTENDER: dict[str, Any] = {
     "name": "extender",
-    "image": "registry.example/coterie/extender",
+    "image": "set-your-registry.invalid/coterie/extender",
     "args": ["serve"],
     "env": [
         {"name": "COTERIE_EXTENDER_LISTEN_ADDRESS", "value": "127.0.0.1"},
@@ -51,7 +51,7 @@ def daemon_set(*arguments: str) -> dict[str, Any]:
     """The node plugin's, with the labels by which it finds nodes; it serves unless it is told."""
     container = {
         "name": "plugin",
-        "image": "registry.example/coterie/plugin",
+        "image": "set-your-registry.invalid/coterie/plugin",
         "args": list(arguments or ("run",)),
         "env": [
             {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
