@@ -318,9 +318,11 @@ def test_a_killed_kubelet_has_us_again(root):
         task = asyncio.create_task(registration.run())
         for _ in range(3):
             await kubelet.start()
-            await kubelet.until("started")
-            await kubelet.until(f"listed {GPU}")
-            await kubelet.kill()
+            try:
+                await kubelet.until("started")
+                await kubelet.until(f"listed {GPU}")
+            finally:
+                await kubelet.kill()
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
