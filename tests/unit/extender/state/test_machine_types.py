@@ -110,14 +110,15 @@ def test_what_no_node_uses_is_dropped(monkeypatch):
     )
 
 
-def test_kinds_of_a_worth_that_has_changed_are_dropped():
+def test_kinds_of_a_worth_that_has_changed_are_dropped(monkeypatch):
     """The label of a Node may follow a price: every change makes a kind, of a machine in use."""
+    monkeypatch.setattr("extender.snapshot.cluster_snapshot.SPARE_STATES", 100)
     cluster = live()
-    for worth in range(1, 3000):
+    for worth in range(1, 1000):
         cluster.see_node(node("n1", worth=str(worth)))
         assert cluster.snapshot.nodes["n1"].kind.index == worth - 1
-    # Snapshots refer to the kinds of some 1,000 states that no node has any more.
-    assert sum(isinstance(one, NodeKind) and one.worth > 1 for one in gc.get_objects()) < 2000
+    # Snapshots refer to the kinds of some 100 states that no node has any more.
+    assert sum(isinstance(one, NodeKind) and one.worth > 1 for one in gc.get_objects()) < 500
 
 
 def test_machine_types_for_nodes_to_come_are_kept_but_not_for_ever(monkeypatch):
