@@ -285,14 +285,6 @@ def _pod_path(namespace: str, name: str) -> str:
     return f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
 
 
-def _path_in(api_version: str, namespace: str, resource: str, name: str) -> str:
-    """The path of an object of a group of the API."""
-    return (
-        f"/apis/{api_version}/namespaces/{quote(namespace, safe='')}/{resource}"
-        f"/{quote(name, safe='')}"
-    )
-
-
 def _read(body: bytes, read: Callable[[Mapping[str, object]], T]) -> T:
     try:
         content = parse_object(body)
