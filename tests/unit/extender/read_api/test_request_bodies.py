@@ -99,7 +99,6 @@ def longest_turn(served: ServedReads, path: str, body: bytes) -> tuple[int, int]
     return turns.longest, status
 
 
-@pytest.mark.usefixtures("_frozen")
 @pytest.mark.parametrize("case", HOSTILE)
 def test_a_hostile_question_holds_the_event_loop_for_some_milliseconds(served, case):
     """Filter and bind wait for it: the route is open to whoever reaches the port."""
@@ -108,7 +107,6 @@ def test_a_hostile_question_holds_the_event_loop_for_some_milliseconds(served, c
     assert longest < LONGEST_TURN
 
 
-@pytest.mark.usefixtures("_frozen")
 @pytest.mark.parametrize("case", PODS)
 def test_a_hostile_manifest_holds_the_event_loop_for_some_milliseconds(served, case):
     """Of a what-if, and of a pod to explain."""
