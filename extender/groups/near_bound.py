@@ -111,8 +111,8 @@ class NearBound:
         nodes: Sequence[str],
     ) -> NDArray[np.bool_] | None:
         """The nodes without GPUs of a model that there are on some nodes, where that counts."""
-        held = frozenset() if is_mixable((request,)) else held_models(snapshot, nodes)
-        if not held:
+        held = held_models(snapshot, nodes)
+        if not held or is_mixable((request,)):
             return None
         have = have_models(snapshot, held)
         is_named = np.zeros(len(have), dtype=np.bool_)
