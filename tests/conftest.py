@@ -21,8 +21,11 @@ ROOT = Path(__file__).resolve().parent.parent
 
 __all__ = ["check_message"]  # a fixture
 
-HANGS_AFTER_S = {"cluster": 1800, "page": 600, "shared": 600}
-"""After how long a test with this mark hangs; for others pyproject.toml says so."""
+HANGS_AFTER_S = {"cluster": 1800, "page": 600, "shared": 600, "integration": 300, "docs": 300}
+"""After how long a test with this mark, or in this folder, hangs; pyproject.toml has the rest.
+
+Those of the folders start whole programs.
+"""
 
 # A shell without job control starts background commands with SIGINT ignored, which programs that
 # tests end by it would inherit; an ignored signal is reset by no exec.
@@ -54,7 +57,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give each tier its time; its fixtures, which may build the programs, are not counted."""
     for item in items:
-        tier = next((name for name in HANGS_AFTER_S if item.get_closest_marker(name)), None)
+        tier = next((name for name in HANGS_AFTER_S if name in item.keywords), None)
         if tier is not None and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(HANGS_AFTER_S[tier], func_only=True))
 

@@ -50,15 +50,16 @@ class PatientMachine(NvmlMachine):
 
     @contextlib.contextmanager
     def hang(self) -> Iterator[Hang]:
-        """What calls hang in meanwhile; all have returned in the end."""
+        """What calls hang in meanwhile; they have returned in the end."""
         hang = Hang()
         self._hangs.append(hang)
         try:
             yield hang
         finally:
+            callers = hang.callers.copy()  # others may hang in another one
             hang.set()
             for thread in threading.enumerate():
-                if thread.name.startswith("nvml "):
+                if thread.name in callers:
                     thread.join(60)
             self._hangs.remove(hang)
 
