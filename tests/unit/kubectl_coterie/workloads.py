@@ -5,6 +5,7 @@ tests/cluster/of_kubectl has it read the chart's own.
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 __all__ = ["EXTENDER", "SCHEDULER", "daemon_set", "scheduler_pod"]
@@ -39,7 +40,7 @@ def scheduler_pod(*containers: dict[str, Any]) -> dict[str, Any]:
     """The spec of a pod with a scheduler's configuration; by default the extender is beside it."""
     return {
         "serviceAccountName": "coterie-scheduler",
-        "containers": list(containers or (SCHEDULER, EXTENDER)),
+        "containers": [deepcopy(one) for one in containers or (SCHEDULER, EXTENDER)],
         "volumes": [
             {"name": "scheduler-config", "configMap": {"name": "coterie-scheduler-config"}},
             {"name": "extender-account", "secret": {"secretName": "coterie-extender-token"}},

@@ -184,14 +184,14 @@ def selecting(n_gpus: int, *, model: str) -> TrialPod:
 
 
 def test_the_gpu_model_of_a_node_selector_is_held():
-    """As the label has it; where a node's model is not known it counts as fitting."""
-    cluster = live(node("n1"), bare("n2"))
-    for product, n_fit in (("NVIDIA-A100-SXM4-40GB", 2), ("Tesla-T4", 1)):
+    """As the label has it; a node without the label is none for the selector."""
+    cluster = live(node("n1", labels={PRODUCT: "NVIDIA-A100-SXM4-40GB"}), bare("n2"))
+    for product, n_fit in (("NVIDIA-A100-SXM4-40GB", 1), ("Tesla-T4", 0)):
         trial = Trial(cluster.moment(), RULES)
         placed = place(trial, selecting(2, model=product))
-        assert (placed.n_fit, trial.unknown_labels) == (n_fit, {PRODUCT})
+        assert (placed.n_fit, trial.unknown_labels) == (n_fit, set())
         others = {one.label: one.n_nodes for one in placed.refused}
-        assert others == ({} if n_fit == 2 else {"node_affinity": 1})
+        assert others == {"node_affinity": 2 - n_fit}
 
 
 def test_added_nodes_are_held_by_the_model_of_their_machine():

@@ -138,7 +138,7 @@ def lease(age_s, *, holder="extender-0", renewed=True):
         (lease(1, holder=""), "failed", "has no holder"),
         (lease(1, renewed=False), "failed", "has no holder"),
         (Read({"spec": {"renewTime": "yesterday"}}), "failed", "expected RFC 3339"),
-        (Read(missing="not found", is_absent=True), "failed", "no replica has led yet"),
+        (Read(missing="not found", is_absent=True), "failed", "none has led yet"),
         (no_right("leases"), "not known", "cannot list resource"),
     ],
 )
