@@ -8,6 +8,7 @@ so that another wording changes the product and that file, and no test.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import re
 from pathlib import Path
@@ -63,11 +64,11 @@ def check_message(request: pytest.FixtureRequest) -> CheckMessage:
         for name in names:
             assert str(name) in text
         key = test if n_checked == 1 else f"{test} #{n_checked}"
-        messages = read_messages(path)
-        if is_update and messages.get(key) != text:
-            messages[key] = text
-            path.write_text(_written(messages), encoding="utf-8")
-        assert messages.get(key) == text, f"{path} differs; `make golden` rewrites it if meant"
+        if is_update:
+            _update(path, key, text)
+        assert read_messages(path).get(key) == text, (
+            f"{path} differs; `make golden` rewrites it if meant"
+        )
 
     return check
 
@@ -84,6 +85,15 @@ def prune(tests: set[str]) -> None:
         }
         if kept != messages:
             path.write_text(_written(kept), encoding="utf-8")
+
+
+def _update(path: Path, key: str, text: str) -> None:
+    """Several workers may write to one file."""
+    with path.open("a", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        messages = json.loads(path.read_text(encoding="utf-8") or "{}")
+        if messages.get(key) != text:
+            path.write_text(_written(messages | {key: text}), encoding="utf-8")
 
 
 def _written(messages: dict[str, str]) -> str:

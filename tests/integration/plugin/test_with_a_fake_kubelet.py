@@ -186,36 +186,37 @@ def test_an_unhealthy_device_is_allocated_to_no_pod(root):
 
 
 @pytest.mark.parametrize(
-    ("answer", "message"),
+    "answer",
     [
-        (CallRefused("no set with NVLink"), f"{GPU}: GetPreferredAllocation: no set with NVLink"),
-        (KubeletError("/pods: 403"), f"{GPU}: GetPreferredAllocation: /pods: 403"),
-        (asyncio.Event().wait, "no answer within 0.1 s, waited in "),
+        CallRefused("no set with NVLink"),
+        KubeletError("/pods: 403"),
+        asyncio.Event().wait,
     ],
     ids=["refused", "failed", "hung"],
 )
-def test_an_error_fails_that_pod_alone_with_its_reason(root, answer, message):
+def test_an_error_fails_that_pod_alone_with_its_reason(root, answer, check_message):
     """The text is what the user finds in the pod's status; the next pod is served."""
 
     async def go():
         async with Node(root, Obliging(answer), server={"deadline_s": 0.1}).running() as node:
             with pytest.raises(AdmissionError) as error:
                 await node.kubelet.admit(pod("a", 2))
-            assert message in str(error.value)
+            check_message(error.value)
             assert "a" not in node.kubelet.pods
             await node.kubelet.admit(pod("b", 8))
 
     asyncio.run(go())
 
 
-def test_a_failed_allocate_gives_the_devices_back(root):
+def test_a_failed_allocate_gives_the_devices_back(root, check_message):
     """The kubelet had taken them already."""
 
     async def go():
         allocator = Obliging(ids(2), CallRefused("GPU-0 failed just now"))
         async with Node(root, allocator).running() as node:
-            with pytest.raises(AdmissionError, match="Allocate: GPU-0 failed just now"):
+            with pytest.raises(AdmissionError) as caught:
                 await node.kubelet.admit(pod("a", 2))
+            check_message(caught.value)
             await node.kubelet.admit(pod("b", 8))
 
     asyncio.run(go())

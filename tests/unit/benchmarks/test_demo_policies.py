@@ -91,7 +91,7 @@ def test_equal_scores_are_drawn_by_lot_and_absent_ones_are_zero():
     assert {extender.choose_node(POD, ["a", "b", "c"], lot) for lot in lots} == {"a", "b"}
 
 
-def test_answers_that_kube_scheduler_would_not_take(rng):
+def test_answers_that_kube_scheduler_would_not_take(rng, check_message):
     """The demo fails rather than showing figures from a broken wire."""
     with pytest.raises(ServerFailed, match="stale"):
         FakeExtender(filter=filtered(error="stale")).choose_node(POD, ["a", "b"], rng)
@@ -101,11 +101,12 @@ def test_answers_that_kube_scheduler_would_not_take(rng):
         FakeExtender(bind={"Error": "taken"}).bind(POD, "a")
     created = httpx.MockTransport(lambda _: httpx.Response(201))
     client = httpx.Client(transport=created, base_url="http://extender")
-    with pytest.raises(ServerFailed, match="status 201, expected 200"):
+    with pytest.raises(ServerFailed) as caught:
         HttpExtender(client).end_pod("u")
+    check_message(caught.value)
 
 
-def test_coterie_takes_the_gpus_of_the_plan():
+def test_coterie_takes_the_gpus_of_the_plan(check_message):
     """A plan for another size is no plan for this pod."""
 
     def answered(ids):
@@ -115,8 +116,9 @@ def test_coterie_takes_the_gpus_of_the_plan():
         return ExtenderPolicy({TRAY.name: TRAY}, extender, seed=0)
 
     assert answered(TRAY.ids[1:3]).place(POD) == Place(TRAY.name, 0b110)
-    with pytest.raises(ServerFailed, match="expected 2 GPUs of gb200-tray-0"):
+    with pytest.raises(ServerFailed) as caught:
         answered(TRAY.ids[:1]).place(POD)
+    check_message(caught.value)
 
 
 @pytest.mark.parametrize("one", [PLAIN_KUBELET, NVIDIA_BEST_EFFORT], ids=lambda one: one.name)
@@ -146,10 +148,11 @@ def test_a_rival_that_refuses_lets_the_pod_wait():
     assert MostAllocatedPolicy("none", rival(refuses), NODES, seed=0).place(POD) is None
 
 
-def test_a_rival_that_gives_taken_gpus_is_caught():
+def test_a_rival_that_gives_taken_gpus_is_caught(check_message):
     """The account is checked at every step, so that no figure rests on a double booking."""
     same = rival(lambda *_, **__: 0b11)
     policy = MostAllocatedPolicy("same", same, {TRAY.name: TRAY}, seed=0)
     policy.place(POD)
-    with pytest.raises(ServerFailed, match="given to two pods"):
+    with pytest.raises(ServerFailed) as caught:
         policy.place(POD)
+    check_message(caught.value)

@@ -76,19 +76,20 @@ def test_shapes_of_one_node_are_left_out(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("rows", "message"),
+    "rows",
     [
-        pytest.param([], "expected CSV with a column", id="empty"),
-        pytest.param(["shape,total", "1+1,2"], "expected CSV with a column", id="no figures"),
-        pytest.param([HEADER, "1+1,2"], "expected a shape and GB/s", id="a short row"),
-        pytest.param([HEADER, "1+1,2,2,1,fast,1"], "expected a shape and GB/s", id="no number"),
-        pytest.param([HEADER, "1+9,2,2,1,40,1"], r"such as 4\+2", id="nine GPUs on a node"),
-        pytest.param([HEADER, "1+1,2,2,1,0,1"], "GB/s above 0", id="nothing measured"),
+        pytest.param([], id="empty"),
+        pytest.param(["shape,total", "1+1,2"], id="no figures"),
+        pytest.param([HEADER, "1+1,2"], id="a short row"),
+        pytest.param([HEADER, "1+1,2,2,1,fast,1"], id="no number"),
+        pytest.param([HEADER, "1+9,2,2,1,40,1"], id="nine GPUs on a node"),
+        pytest.param([HEADER, "1+1,2,2,1,0,1"], id="nothing measured"),
     ],
 )
-def test_what_is_no_data_is_refused(tmp_path, rows, message):
+def test_what_is_no_data_is_refused(tmp_path, rows, check_message):
     """The message names file and row."""
-    with pytest.raises(BadData, match=message):
+    with pytest.raises(BadData) as caught:
         load_shapes(write(tmp_path, *rows))
+    check_message(caught.value)
     with pytest.raises(MissingData, match="--shared"):
         load_shapes(tmp_path / "nowhere")

@@ -77,8 +77,9 @@ def test_images_are_pushed_under_the_name_of_their_registry(build):
     assert not any(word.startswith("--build-arg=BASE=") for one in calls for word in one)
 
 
-def test_a_machine_without_an_engine_is_refused(build, monkeypatch):
+def test_a_machine_without_an_engine_is_refused(build, monkeypatch, check_message):
     """Before anything is built."""
     monkeypatch.setenv("PATH", os.devnull)
-    with pytest.raises(ReleaseError, match="none of buildah, podman is on PATH"):
+    with pytest.raises(ReleaseError) as caught:
         build(ImageOrder())
+    check_message(caught.value)

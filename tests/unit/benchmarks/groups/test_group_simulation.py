@@ -65,15 +65,16 @@ def test_members_are_made_of_recorded_jobs(tmp_path, paths):
     assert [row[:2] for row in table.rows] == [(name, n) for n in (8, 4) for name in POLICIES]
 
 
-def test_hosts_have_their_three_switches(tmp_path):
+def test_hosts_have_their_three_switches(tmp_path, check_message):
     """ASW is the leaf, PSW the spine, DSW the core; of one spine only."""
     path = tmp_path / "topo.csv"
     path.write_text("ip,DSW,PSW,ASW\na,G6,P1,S1\nb,G6,P2,S1\n")
     hosts = load_hosts(path, "P1")
     assert [one.value for one in hosts["a"].steps] == ["S1", "P1", "G6"]
     assert list(hosts) == ["a"]
-    with pytest.raises(BadData, match="no host of spine P9"):
+    with pytest.raises(BadData) as caught:
         load_hosts(path, "P9")
+    check_message(caught.value)
     with pytest.raises(BadData, match="num_gpu"):
         load_jobs(path)
     with pytest.raises(MissingData, match="--shared"):

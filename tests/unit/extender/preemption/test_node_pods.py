@@ -161,20 +161,15 @@ def test_entangled_pods_are_reported(spec, other, expected):
 
 
 @pytest.mark.parametrize(
-    ("spec", "status", "says"),
+    ("spec", "status"),
     [
-        pytest.param(
-            {"containers": [sized(cpu="many")]},
-            {},
-            "requests['cpu'] is 'many', expected a quantity",
-            id="quantity",
-        ),
-        pytest.param({"overhead": {"cpu": []}}, {}, "expected a quantity", id="list"),
-        pytest.param({}, {"startTime": "noon"}, "startTime is 'noon', expected a time", id="time"),
+        pytest.param({"containers": [sized(cpu="many")]}, {}, id="quantity"),
+        pytest.param({"overhead": {"cpu": []}}, {}, id="list"),
+        pytest.param({}, {"startTime": "noon"}, id="time"),
     ],
 )
-def test_what_cannot_be_read_is_named(spec, status, says):
+def test_what_cannot_be_read_is_named(spec, status, check_message):
     """A node whose pods cannot be counted is left out, with the reason."""
     with pytest.raises(Unreadable) as caught:
         pod(spec, status)
-    assert says in str(caught.value)
+    check_message(caught.value)

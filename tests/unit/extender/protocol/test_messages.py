@@ -143,71 +143,42 @@ def test_soft_wishes_are_seen(spec, is_soft):
 
 
 @pytest.mark.parametrize(
-    ("body", "message"),
+    "body",
     [
+        pytest.param(b"", id="nothing"),
+        pytest.param(b'{"Pod":', id="broken JSON"),
+        pytest.param(b"\xff\xfe", id="no text at all"),
+        pytest.param(b"[]", id="a list"),
+        pytest.param(b"{}", id="no pod"),
+        pytest.param(b'{"Pod":{"metadata":{}}}', id="no spec"),
         pytest.param(
-            b"",
-            "request body is empty, expected JSON: EOF while parsing a value at line 1 column 0",
-            id="nothing",
+            b'{"Pod":{"metadata":{},"spec":{"containers":[{}]}}}', id="a container without a name"
         ),
+        pytest.param(b'{"Pod":5}', id="a number for a pod"),
         pytest.param(
-            b'{"Pod":',
-            "request body is '{\"Pod\":', expected JSON: "
-            "EOF while parsing a value at line 1 column 7",
-            id="broken JSON",
+            b'{"Pod":{"metadata":{"annotations":[]},"spec":{}}}', id="a list of annotations"
         ),
-        pytest.param(
-            b"\xff\xfe",
-            "request body is '��', expected JSON: expected value at line 1 column 1",
-            id="no text at all",
-        ),
-        pytest.param(b"[]", "request body is [], expected an object", id="a list"),
-        pytest.param(b"{}", "request Pod is missing, expected an object", id="no pod"),
-        pytest.param(
-            b'{"Pod":{"metadata":{}}}',
-            "request Pod.spec is missing, expected an object",
-            id="no spec",
-        ),
-        pytest.param(
-            b'{"Pod":{"metadata":{},"spec":{"containers":[{}]}}}',
-            "request Pod.spec.containers.0.name is missing, expected a string",
-            id="a container without a name",
-        ),
-        pytest.param(b'{"Pod":5}', "request Pod is 5, expected an object", id="a number for a pod"),
-        pytest.param(
-            b'{"Pod":{"metadata":{"annotations":[]},"spec":{}}}',
-            "request Pod.metadata.annotations is [], expected an object",
-            id="a list of annotations",
-        ),
-        pytest.param(
-            b'{"Pod":{"metadata":{"name":5},"spec":{}}}',
-            'request Pod.metadata.name is 5, expected a string, so in quotes: "5"',
-            id="a number for a name",
-        ),
+        pytest.param(b'{"Pod":{"metadata":{"name":5},"spec":{}}}', id="a number for a name"),
         pytest.param(
             b'{"Pod":{"metadata":{},"spec":{}},"NodeNames":["n1",true]}',
-            'request NodeNames.1 is True, expected a string, so in quotes: "true"',
             id="a truth value for a node name",
         ),
         pytest.param(
             b'{"Pod":{"metadata":{"annotations":{"a":1}},"spec":{}}}',
-            'request Pod.metadata.annotations.a is 1, expected a string, so in quotes: "1"',
             id="a number for an annotation",
         ),
         pytest.param(
             b'{"Pod":{"metadata":{},"spec":{"containers":[{"name":"c","resources":{"limits":'
             b'{"g":true}}}]}}}',
-            "request Pod.spec.containers.0.resources.limits.g is True, "
-            "expected a string or a number",
             id="a truth value for a quantity",
         ),
     ],
 )
-def test_other_bodies_are_refused_by_field_value_and_expectation(body, message):
+def test_other_bodies_are_refused_by_field_value_and_expectation(body, check_message):
     """Whoever sent it must be able to find the fault."""
     with pytest.raises(WireError) as caught:
         messages.decode(messages.ExtenderArgs, body)
-    assert str(caught.value) == message
+    check_message(caught.value)
 
 
 def test_a_megabyte_of_garbage_makes_a_short_message():
@@ -220,10 +191,11 @@ def test_a_megabyte_of_garbage_makes_a_short_message():
         assert len(str(caught.value)) < 300
 
 
-def test_bind_names_the_field_that_is_missing():
+def test_bind_names_the_field_that_is_missing(check_message):
     """By its name on the wire."""
-    with pytest.raises(WireError, match="request PodUID is missing, expected a string"):
+    with pytest.raises(WireError) as caught:
         messages.decode(messages.BindingArgs, b'{"PodName":"p","PodNamespace":"d","Node":"n"}')
+    check_message(caught.value)
 
 
 @pytest.mark.parametrize("key", ["PodUID", "Node"])

@@ -186,22 +186,24 @@ def test_a_floor_may_be_set_for_sets_alone():
     assert shape.policy.min_bandwidth_gbytes_per_s == 40.0
 
 
-def test_a_limit_other_than_the_request_is_refused():
+def test_a_limit_other_than_the_request_is_refused(check_message):
     """Extended resources cannot be overcommitted."""
     content = with_containers(
         {"name": "c", "resources": {"limits": {GPU: 2}, "requests": {GPU: 1}}}
     )
-    with pytest.raises(MalformedPod, match=r"limit of nvidia.com/gpu is 2 and request is 1"):
+    with pytest.raises(MalformedPod) as caught:
         parse(content)
+    check_message(caught.value)
 
 
-def test_two_gpu_resources_in_one_pod_are_the_users_error():
+def test_two_gpu_resources_in_one_pod_are_the_users_error(check_message):
     """A set is chosen among devices of one resource; the API server lets such a pod through."""
     content = with_containers(
         container("a", 1), {"name": "b", "resources": {"limits": {"amd.com/gpu": "1"}}}
     )
-    with pytest.raises(UserError, match=r"amd.com/gpu and nvidia.com/gpu, expected one"):
+    with pytest.raises(UserError) as caught:
         parse(content, (GPU, "amd.com/gpu"))
+    check_message(caught.value)
     assert parse(content).containers == ("a",)
 
 
@@ -209,49 +211,29 @@ FLOOR = {"metadata": pod(4, min_bandwidth="40")["metadata"]}
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    "content",
     [
-        pytest.param(
-            pod(4, affinity="nvlnk"),
-            "annotation coterie.gpu/affinity is 'nvlnk', expected one of",
-            id="an unknown value",
-        ),
-        pytest.param(
-            pod(4, group_size="2"),
-            "coterie.gpu/group-size is '2', expected coterie.gpu/group too",
-            id="a size without a group",
-        ),
-        pytest.param(
-            pod(4, group="g", group_size="0"),
-            "coterie.gpu/group-size is '0', expected a whole number 1..9999",
-            id="a group without members",
-        ),
-        pytest.param(
-            pod(4, afinity="nvlink"), "'coterie.gpu/afinity' is not a key", id="an unknown key"
-        ),
-        pytest.param(
-            pod(1, min_bandwidth="40"),
-            "coterie.gpu/min-bandwidth is '40' but container 'main' requests 1 GPU",
-            id="a floor for one GPU",
-        ),
+        pytest.param(pod(4, affinity="nvlnk"), id="an unknown value"),
+        pytest.param(pod(4, group_size="2"), id="a size without a group"),
+        pytest.param(pod(4, group="g", group_size="0"), id="a group without members"),
+        pytest.param(pod(4, afinity="nvlink"), id="an unknown key"),
+        pytest.param(pod(1, min_bandwidth="40"), id="a floor for one GPU"),
         pytest.param(
             with_containers(container("a", 4), container("b", 1)) | FLOOR,
-            "coterie.gpu/min-bandwidth is '40' but container 'b' requests 1 GPU",
             id="a floor for one GPU beside a set",
         ),
         pytest.param(
             with_containers(container("a", 4), init=[container("i", 1)]) | FLOOR,
-            "coterie.gpu/min-bandwidth is '40' but container 'i' requests 1 GPU",
             id="a floor for an init container of one GPU",
         ),
     ],
 )
-def test_annotations_that_cannot_be_meant_are_the_users_errors(content, message):
+def test_annotations_that_cannot_be_meant_are_the_users_errors(content, check_message):
     """Never a silent default; the message names the pod, the key and the value."""
     with pytest.raises(UserError) as caught:
         parse(content)
     assert str(caught.value).startswith("pod 'default/pod-u1': ")
-    assert message in str(caught.value)
+    check_message(caught.value)
 
 
 def test_a_pod_says_its_group_and_its_rank():

@@ -32,19 +32,19 @@ def test_a_recording_that_the_cluster_has_not_is_to_be_built():
 
 
 @pytest.mark.parametrize(
-    ("name", "hint"),
+    "name",
     [
-        ("DGX-H10", "nearest: dgx-h100"),
-        ("v100", "nearest: dgx-1-v100"),
-        ("qqq", "a recording: 4x-a100-sxm"),
+        "DGX-H10",
+        "v100",
+        "qqq",
     ],
     ids=["nearest names", "a part of a name", "all names"],
 )
-def test_an_unknown_machine_is_an_error_with_names(name, hint):
+def test_an_unknown_machine_is_an_error_with_names(name, check_message):
     """What people mistype is mostly near."""
-    with pytest.raises(QueryError, match=r"add\.0\.machine is") as caught:
+    with pytest.raises(QueryError) as caught:
         find_kind(name, {}, where="add.0")
-    assert hint in str(caught.value)
+    check_message(caught.value)
 
 
 def test_names_of_new_nodes_are_free():

@@ -42,19 +42,20 @@ def test_the_figure_is_the_out_of_place_one_of_the_largest_size(text, expected):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    "text",
     [
-        pytest.param("", "expected the table of nccl-tests", id="nothing"),
-        pytest.param("a\nno CUDA\n\n", "'no CUDA'", id="last words are repeated"),
-        pytest.param("1 2 3\n", "expected the table", id="a row without header"),
-        pytest.param("# size busbw\n", "expected the table", id="a header without row"),
-        pytest.param("one\ntwo \n\n  \n", "ends with 'two'", id="blank lines at the end"),
-        pytest.param("\n", "ends with ''", id="blank lines alone"),
-        pytest.param("# size busbw #wrong\n8 1.0 3\n", "3 wrong results", id="wrong results"),
-        pytest.param("# size busbw\n8 fast\n", "expected bytes under size", id="no figure"),
+        pytest.param("", id="nothing"),
+        pytest.param("a\nno CUDA\n\n", id="last words are repeated"),
+        pytest.param("1 2 3\n", id="a row without header"),
+        pytest.param("# size busbw\n", id="a header without row"),
+        pytest.param("one\ntwo \n\n  \n", id="blank lines at the end"),
+        pytest.param("\n", id="blank lines alone"),
+        pytest.param("# size busbw #wrong\n8 1.0 3\n", id="wrong results"),
+        pytest.param("# size busbw\n8 fast\n", id="no figure"),
     ],
 )
-def test_what_is_no_result_is_refused(text, message):
+def test_what_is_no_result_is_refused(text, check_message):
     """A figure that was not measured would rank sets."""
-    with pytest.raises(MeasurementError, match=message):
+    with pytest.raises(MeasurementError) as caught:
         read_all_reduce(text)
+    check_message(caught.value)

@@ -63,36 +63,30 @@ def test_what_nvidia_ignores_is_ignored_with_a_note():
 
 
 @pytest.mark.parametrize(
-    ("section", "message"),
+    "section",
     [
-        pytest.param({"mps": {"resources": [GPU]}}, "sharing.mps is set", id="MPS"),
-        pytest.param([], "sharing is [], expected an object", id="a list"),
-        pytest.param({"timeslicing": {}}, "sharing has 'timeslicing'", id="unknown key"),
-        pytest.param({"timeSlicing": 3}, "sharing.timeSlicing is 3", id="a number"),
-        pytest.param(
-            {"timeSlicing": {}}, "timeSlicing has no resources, expected one", id="no resources"
-        ),
-        pytest.param(slicing(), "resources is [], expected at least one", id="empty"),
-        pytest.param(slicing("gpu"), "resources[0] is 'gpu', expected an object", id="a text"),
-        pytest.param(slicing({"replicas": 2}), "resources[0] has no name", id="no name"),
-        pytest.param(slicing({**GPU, "replicas": 1}), "expected a whole number of 2..", id="one"),
-        pytest.param(slicing({**GPU, "replicas": 1025}), "replicas is 1025", id="too many"),
-        pytest.param(slicing({**GPU, "replicas": True}), "replicas is True", id="a flag"),
-        pytest.param(slicing({**GPU, "replicas": "4"}), "replicas is '4'", id="a digit as text"),
-        pytest.param(slicing({"name": "gpu"}), "resources[0] has no replicas", id="no replicas"),
-        pytest.param(slicing({**GPU, "strategy": "x"}), "has 'strategy'", id="unknown in resource"),
-        pytest.param(
-            slicing(GPU, {**GPU}), "resources[1].name is 'nvidia.com/gpu' again", id="twice"
-        ),
-        pytest.param(slicing({**GPU, "name": "a/b"}), "'nvidia.com/a/b'", id="other domain"),
-        pytest.param(slicing(GPU, renameByDefault="yes"), "renameByDefault is 'yes'", id="rename"),
-        pytest.param(
-            slicing(GPU, failRequestsGreaterThanOne=1), "failRequestsGreaterThanOne is 1", id="fail"
-        ),
+        pytest.param({"mps": {"resources": [GPU]}}, id="MPS"),
+        pytest.param([], id="a list"),
+        pytest.param({"timeslicing": {}}, id="unknown key"),
+        pytest.param({"timeSlicing": 3}, id="a number"),
+        pytest.param({"timeSlicing": {}}, id="no resources"),
+        pytest.param(slicing(), id="empty"),
+        pytest.param(slicing("gpu"), id="a text"),
+        pytest.param(slicing({"replicas": 2}), id="no name"),
+        pytest.param(slicing({**GPU, "replicas": 1}), id="one"),
+        pytest.param(slicing({**GPU, "replicas": 1025}), id="too many"),
+        pytest.param(slicing({**GPU, "replicas": True}), id="a flag"),
+        pytest.param(slicing({**GPU, "replicas": "4"}), id="a digit as text"),
+        pytest.param(slicing({"name": "gpu"}), id="no replicas"),
+        pytest.param(slicing({**GPU, "strategy": "x"}), id="unknown in resource"),
+        pytest.param(slicing(GPU, {**GPU}), id="twice"),
+        pytest.param(slicing({**GPU, "name": "a/b"}), id="other domain"),
+        pytest.param(slicing(GPU, renameByDefault="yes"), id="rename"),
+        pytest.param(slicing(GPU, failRequestsGreaterThanOne=1), id="fail"),
     ],
 )
-def test_anything_else_is_refused(section, message):
+def test_anything_else_is_refused(section, check_message):
     """A configuration is understood or refused, never guessed at; the message names the place."""
     with pytest.raises(SettingsError) as caught:
         read_sharing(section)
-    assert message in str(caught.value)
+    check_message(caught.value)

@@ -76,30 +76,28 @@ def test_entries_get_the_names_of_their_pods():
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    "content",
     [
-        pytest.param(b"", "expected JSON", id="empty"),
-        pytest.param(b"{", "expected JSON", id="cut"),
-        pytest.param(b"[]", "body is []", id="a list"),
-        pytest.param(b"{}", "Data is None", id="no data"),
-        pytest.param(b'{"Data":7}', "Data is 7", id="data"),
-        pytest.param(b'{"Data":{"PodDeviceEntries":{}}}', "expected a list", id="entries"),
-        pytest.param(body(entry(uid="")), "PodUID is absent", id="no uid"),
-        pytest.param(body(entry(ContainerName=7)), "ContainerName is 7", id="container"),
-        pytest.param(body(entry(ResourceName=None)), "ResourceName is absent", id="no resource"),
-        pytest.param(
-            body(entry(ids=["GPU-0"])), "DeviceIDs is ['GPU-0']", id="the form before 1.20"
-        ),
-        pytest.param(body(entry(ids={})), "expected at least one id", id="no ids"),
-        pytest.param(body(entry(ids={"0": [7]})), "device id is 7", id="id"),
-        pytest.param(body(entry(ids={"0": [""]})), "device id is ''", id="empty id"),
+        pytest.param(b"", id="empty"),
+        pytest.param(b"{", id="cut"),
+        pytest.param(b"[]", id="a list"),
+        pytest.param(b"{}", id="no data"),
+        pytest.param(b'{"Data":7}', id="data"),
+        pytest.param(b'{"Data":{"PodDeviceEntries":{}}}', id="entries"),
+        pytest.param(body(entry(uid="")), id="no uid"),
+        pytest.param(body(entry(ContainerName=7)), id="container"),
+        pytest.param(body(entry(ResourceName=None)), id="no resource"),
+        pytest.param(body(entry(ids=["GPU-0"])), id="the form before 1.20"),
+        pytest.param(body(entry(ids={})), id="no ids"),
+        pytest.param(body(entry(ids={"0": [7]})), id="id"),
+        pytest.param(body(entry(ids={"0": [""]})), id="empty id"),
     ],
 )
-def test_another_form_is_refused(content, message):
+def test_another_form_is_refused(content, check_message):
     """Read wrongly, devices in use would look free."""
-    with pytest.raises(CheckpointError, match="checkpoint of the device manager: ") as caught:
+    with pytest.raises(CheckpointError) as caught:
         read_checkpoint(content)
-    assert message in str(caught.value)
+    check_message(caught.value)
 
 
 def test_without_a_pod_list_holdings_name_the_pods_of_entries():

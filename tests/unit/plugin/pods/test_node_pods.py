@@ -165,38 +165,30 @@ def test_pods_stay_in_the_kubelets_order():
 
 
 @pytest.mark.parametrize(
-    ("broken", "message"),
+    "broken",
     [
-        pytest.param(pod(meta={"uid": ""}), "uid is absent or empty", id="no uid"),
-        pytest.param(pod(meta={"name": None}), "name is absent", id="no name"),
-        pytest.param(pod(meta={"namespace": 7}), "namespace is 7", id="namespace"),
-        pytest.param(pod(meta={"annotations": {"a": 7}}), "annotations['a'] is 7", id="annotation"),
-        pytest.param(pod(status={"phase": 7}), "pod 'ns/p': phase is 7", id="phase"),
-        pytest.param(pod(spec={"containers": "x"}), "containers is 'x'", id="containers"),
-        pytest.param(pod(spec={"initContainers": [7]}), "initContainers[] is 7", id="container"),
-        pytest.param(pod(spec={"containers": [{"name": ""}]}), "name is absent", id="nameless"),
+        pytest.param(pod(meta={"uid": ""}), id="no uid"),
+        pytest.param(pod(meta={"name": None}), id="no name"),
+        pytest.param(pod(meta={"namespace": 7}), id="namespace"),
+        pytest.param(pod(meta={"annotations": {"a": 7}}), id="annotation"),
+        pytest.param(pod(status={"phase": 7}), id="phase"),
+        pytest.param(pod(spec={"containers": "x"}), id="containers"),
+        pytest.param(pod(spec={"initContainers": [7]}), id="container"),
+        pytest.param(pod(spec={"containers": [{"name": ""}]}), id="nameless"),
         pytest.param(
-            pod(spec={"containers": [container("main", {GPU: "500m"})]}),
-            "pod 'ns/p': container 'main': limits['nvidia.com/gpu'] is '500m'",
-            id="half a device",
+            pod(spec={"containers": [container("main", {GPU: "500m"})]}), id="half a device"
         ),
-        pytest.param(
-            pod(spec={"containers": [container("main", {GPU: [1]})]}), "is [1]", id="no quantity"
-        ),
-        pytest.param(
-            pod(spec={"containers": [container("main", {GPU: "٤"})]}), "is '٤'", id="no ASCII"
-        ),
-        pytest.param(
-            pod(spec={"containers": [container("main", {GPU: ""})]}), "is ''", id="no number"
-        ),
-        pytest.param([], "items[] is []", id="no object"),
+        pytest.param(pod(spec={"containers": [container("main", {GPU: [1]})]}), id="no quantity"),
+        pytest.param(pod(spec={"containers": [container("main", {GPU: "٤"})]}), id="no ASCII"),
+        pytest.param(pod(spec={"containers": [container("main", {GPU: ""})]}), id="no number"),
+        pytest.param([], id="no object"),
     ],
 )
-def test_what_is_needed_must_be_there(broken, message):
+def test_what_is_needed_must_be_there(broken, check_message):
     """One message names the pod, the field, its value; the whole list is refused."""
     with pytest.raises(KubeletError, match="kubelet's pods: ") as caught:
         read(pod(), broken)
-    assert message in str(caught.value)
+    check_message(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -49,12 +49,13 @@ def test_a_pair_loses_its_own_links(n, left):
     assert others(worse, (0, 3)) == others(DGX1, (0, 3))
 
 
-def test_links_go_one_after_the_other():
+def test_links_go_one_after_the_other(check_message):
     """Two entries about one pair add up."""
     one = LinksDown((0, 3), 1)
     assert without_links(DGX1, [one, one]).links[0][3] == NO_LINK
-    with pytest.raises(ImportFormatError, match="no links that are up"):
+    with pytest.raises(ImportFormatError) as caught:
         without_links(DGX1, [one, one, one])
+    check_message(caught.value)
 
 
 def test_a_gpu_behind_switches_loses_ports():
@@ -76,30 +77,32 @@ def test_a_recorded_loss_comes_out_the_same():
 
 
 @pytest.mark.parametrize(
-    ("topology", "down", "message"),
+    ("topology", "down"),
     [
-        pytest.param(DGX1, LinksDown((0, 3), 3), "3 links of GPUs 0 and 3, which has 2", id="3/2"),
-        pytest.param(DGX1, LinksDown((0, 6)), "GPUs 0 and 6 have no links", id="no link"),
-        pytest.param(DGX1, LinksDown((0,)), "GPU 0 has no switch ports", id="no switch"),
-        pytest.param(DGX_H100, LinksDown((0, 1)), "meet at a switch, expected gpu: 0", id="pair"),
-        pytest.param(DGX_H100, LinksDown((0,), 19), "switches of GPU 0, which has 18", id="19/18"),
-        pytest.param(MI50, LinksDown((0, 1)), "have no links that are up", id="unknown links"),
+        pytest.param(DGX1, LinksDown((0, 3), 3), id="3/2"),
+        pytest.param(DGX1, LinksDown((0, 6)), id="no link"),
+        pytest.param(DGX1, LinksDown((0,)), id="no switch"),
+        pytest.param(DGX_H100, LinksDown((0, 1)), id="pair"),
+        pytest.param(DGX_H100, LinksDown((0,), 19), id="19/18"),
+        pytest.param(MI50, LinksDown((0, 1)), id="unknown links"),
     ],
 )
-def test_no_more_is_taken_than_there_is(topology, down, message):
+def test_no_more_is_taken_than_there_is(topology, down, check_message):
     """A fault that cannot be is a typing error."""
-    with pytest.raises(ImportFormatError, match=message):
+    with pytest.raises(ImportFormatError) as caught:
         without_links(topology, [down])
+    check_message(caught.value)
 
 
-def test_links_of_unknown_count_fail_all_or_not_at_all():
+def test_links_of_unknown_count_fail_all_or_not_at_all(check_message):
     """rocm-smi shows that there are links, not how many."""
     uncounted = machine(3, '[links]\nkind="xgmi"\ngroups=["0-1-2"]\nrest="none"\n')
     worse = without_links(uncounted, [LinksDown((0, 2))])
     assert worse.links[0][2] == NO_LINK
     assert others(worse, (0, 2)) == others(uncounted, (0, 2))
-    with pytest.raises(ImportFormatError, match="GPUs 0 and 2, which has no known count"):
+    with pytest.raises(ImportFormatError) as caught:
         without_links(uncounted, [LinksDown((0, 2), 1)])
+    check_message(caught.value)
 
 
 def test_each_gpu_loses_ports_of_its_own_fabric():

@@ -90,24 +90,21 @@ def test_a_recording_may_be_a_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    "content",
     [
-        pytest.param(
-            None,
-            "cannot be read .no such file or directory., expected a path or one of: 4x-a100",
-            id="no such file",
-        ),
-        pytest.param(b"count = 1", "has no title, expected one", id="no recording"),
-        pytest.param(b"\xff", "cannot be read", id="no text"),
+        pytest.param(None, id="no such file"),
+        pytest.param(b"count = 1", id="no recording"),
+        pytest.param(b"\xff", id="no text"),
     ],
 )
-def test_a_recording_that_is_none_is_refused(tmp_path, content, message):
+def test_a_recording_that_is_none_is_refused(tmp_path, content, check_message):
     """A plugin on an unintended machine would only confuse."""
     file = tmp_path / "mine.toml"
     if content is not None:
         file.write_bytes(content)
-    with pytest.raises(ReadingError, match=message):
+    with pytest.raises(ReadingError) as caught:
         simulated_machine(str(file), node_name="n")
+    check_message(caught.value)
 
 
 def test_uuids_last_and_differ_between_nodes():

@@ -193,12 +193,13 @@ def test_ranks_follow_the_tree(choose):
     )  # fmt: skip
 
 
-def test_ranks_of_each_shape_get_the_nodes_of_their_shape():
+def test_ranks_of_each_shape_get_the_nodes_of_their_shape(check_message):
     """A leader without an equal may have any rank."""
     assigned = Assigned("leaf", "S", (NodeShare("a", (1, 2)), NodeShare("b", (0, 1))))
     assert rank_nodes(assigned, [1, 1, 0, 1]) == ("a", "a", "a", "b")
-    with pytest.raises(InvalidRequest, match=r"ranks of the shapes are \[0, 4\]"):
+    with pytest.raises(InvalidRequest) as caught:
         rank_nodes(assigned, [1, 1, 1, 1])
+    check_message(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -282,30 +283,29 @@ def test_a_required_level_confines_the_group(choose):
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
+    "make",
     [
-        pytest.param(lambda: GroupDemand(()), "expected 1 or more of each", id="no members"),
-        pytest.param(
-            lambda: GroupDemand((MemberShape(0, 1, [1]),)), r"are \[0\], expected", id="none of one"
-        ),
+        pytest.param(lambda: GroupDemand(()), id="no members"),
+        pytest.param(lambda: GroupDemand((MemberShape(0, 1, [1]),)), id="none of one"),
         pytest.param(
             lambda: GroupDemand((MemberShape(1, 1, [1]), MemberShape(1, 2, [1]))),
-            "expected free_gpus",
             id="unlike members need free GPUs",
         ),
     ],
 )
-def test_demands_that_make_no_sense_are_refused(make, message):
+def test_demands_that_make_no_sense_are_refused(make, check_message):
     """Before anything is chosen."""
-    with pytest.raises(InvalidRequest, match=message):
+    with pytest.raises(InvalidRequest) as caught:
         make()
+    check_message(caught.value)
 
 
-def test_figures_must_be_those_of_the_tree(tree_of):
+def test_figures_must_be_those_of_the_tree(tree_of, check_message):
     """A figure too few would shift all others to wrong nodes."""
     tree = tree_of({"a": [], "b": []})
-    with pytest.raises(InvalidRequest, match="fits has 1 figures, expected one for each of 2"):
+    with pytest.raises(InvalidRequest) as caught:
         choose_nodes(tree, GroupDemand((MemberShape(1, 1, [1]),)))
+    check_message(caught.value)
 
 
 @st.composite

@@ -137,11 +137,12 @@ def test_without_all_gpus_nothing_is_said_of_empty_nodes(tree_of):
     assert found.reason is NoRoomReason.NOT_NOW
 
 
-def test_free_gpus_must_be_those_of_the_tree(tree_of):
+def test_free_gpus_must_be_those_of_the_tree(tree_of, check_message):
     """As any other figure."""
     shapes = (MemberShape(1, 4, [1]), MemberShape(1, 8, [1]))
-    with pytest.raises(InvalidRequest, match="free_gpus has 2 figures"):
+    with pytest.raises(InvalidRequest) as caught:
         choose_nodes(tree_of({"a": []}), GroupDemand(shapes, free_gpus=[8, 8]))
+    check_message(caught.value)
 
 
 def test_a_node_takes_no_more_than_its_links_allow(tree_of):

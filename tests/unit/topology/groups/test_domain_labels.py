@@ -128,22 +128,18 @@ def test_levels_have_one_order():
 
 
 @pytest.mark.parametrize(
-    ("families", "message"),
+    "families",
     [
-        pytest.param(
-            [family("a", "rack", "row"), family("b", "row", "rack")],
-            "levels rack, row have no common order",
-            id="two orders",
-        ),
+        pytest.param([family("a", "rack", "row"), family("b", "row", "rack")], id="two orders"),
         pytest.param(
             [family("a", "rack"), family("b", "rack", part=FamilyPart.SITE)],
-            "level 'rack' is named twice",
             id="one name in two parts",
         ),
-        pytest.param([family("a", ANY_DOMAIN)], "level 'any' is named twice", id="the top's name"),
+        pytest.param([family("a", ANY_DOMAIN)], id="the top's name"),
     ],
 )
-def test_families_that_contradict_each_other_are_refused(families, message):
+def test_families_that_contradict_each_other_are_refused(families, check_message):
     """At start, not when the first group comes."""
-    with pytest.raises(InvalidRequest, match=message):
+    with pytest.raises(InvalidRequest) as caught:
         level_names(families)
+    check_message(caught.value)

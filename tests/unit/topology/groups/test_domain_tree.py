@@ -91,16 +91,18 @@ def test_an_empty_cluster_is_a_tree():
     assert tree.node_names == ()
 
 
-def test_levels_that_no_node_has_are_known_by_name():
+def test_levels_that_no_node_has_are_known_by_name(check_message):
     """A pod may name them; they are no typing error."""
     tree = build_tree(NODES)
     assert tree.level_index("spine") == 1
     assert tree.level_index("zone") is None
-    with pytest.raises(InvalidRequest, match="level 'spin' of network domains is not known"):
+    with pytest.raises(InvalidRequest) as caught:
         tree.level_index("spin")
+    check_message(caught.value)
 
 
-def test_a_path_of_other_families_is_refused():
+def test_a_path_of_other_families_is_refused(check_message):
     """Its level would have no place in the order."""
-    with pytest.raises(InvalidRequest, match="node x has the level 'shelf'"):
+    with pytest.raises(InvalidRequest) as caught:
         build_tree({"x": path(shelf="1")})
+    check_message(caught.value)

@@ -42,6 +42,8 @@ from topology.value import gpus_of, mask_index, mask_of
 if TYPE_CHECKING:
     from random import Random
 
+    from tests.messages import CheckMessage
+
 # Without shrinking: a machine is small as it is, and a failure names what differs.
 BRUTE_FORCE_PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
 EVERY_POLICY = [
@@ -599,20 +601,21 @@ def test_a_minimum_bandwidth_leaves_the_best_set(
 
 
 @pytest.mark.parametrize(
-    ("masks", "size", "error", "message"),
+    ("masks", "size", "error"),
     [
-        pytest.param((0x100, 0), 1, UnknownDevice, "available is 0x100, expected", id="available"),
-        pytest.param((-1, 0), 1, UnknownDevice, "available is -0x1, expected", id="negative"),
-        pytest.param((1, 0x1FF), 1, UnknownDevice, "must_include is 0x1ff", id="must_include"),
-        pytest.param((1, 0), 0, InvalidRequest, "size is 0, expected at least 1 GPU", id="size"),
+        pytest.param((0x100, 0), 1, UnknownDevice, id="available"),
+        pytest.param((-1, 0), 1, UnknownDevice, id="negative"),
+        pytest.param((1, 0x1FF), 1, UnknownDevice, id="must_include"),
+        pytest.param((1, 0), 0, InvalidRequest, id="size"),
     ],
 )
 def test_impossible_input_is_an_error(
-    masks: tuple[int, int], size: int, error: type[Exception], message: str
+    masks: tuple[int, int], size: int, error: type[Exception], check_message: CheckMessage
 ) -> None:
     """A mask of GPUs that the node has not is a bug of the caller, not a full node."""
-    with pytest.raises(error, match=message):
+    with pytest.raises(error) as caught:
         select_set(_machine("dgx-1-v100"), available=masks[0], must_include=masks[1], size=size)
+    check_message(caught.value)
 
 
 @pytest.mark.parametrize("name", ["dgx-1-v100", "summit"])
@@ -635,10 +638,11 @@ def test_the_ranking_is_the_order_of_choice_on_the_empty_machine(name: str) -> N
 
 
 @pytest.mark.parametrize("size", [0, 9, -1])
-def test_a_ranking_of_no_size_is_an_error(size: int) -> None:
+def test_a_ranking_of_no_size_is_an_error(size: int, check_message: CheckMessage) -> None:
     """The machine has sets of 1 to 8."""
-    with pytest.raises(InvalidRequest, match=r"expected 1\.\.8"):
+    with pytest.raises(InvalidRequest) as caught:
         rank_sets(_machine("dgx-1-v100"), size)
+    check_message(caught.value)
 
 
 def test_a_machine_of_17_is_searched_not_tabled() -> None:

@@ -85,13 +85,14 @@ def test_imex_channels(tmp_path, is_required):
     assert find_nodes(tmp_path, tmp_path).imex_channels == ()
 
 
-def test_an_imex_channel_that_is_required_and_missing(tmp_path):
+def test_an_imex_channel_that_is_required_and_missing(tmp_path, check_message):
     """The owner said that containers must not run without; a plain file is none."""
     path = tmp_path / imex_node(0).lstrip("/")
     path.parent.mkdir(parents=True)
     path.write_text("")
-    with pytest.raises(ReadingError, match=r"IMEX channel 0 is required.*channel0"):
+    with pytest.raises(ReadingError) as caught:
         find_nodes(tmp_path, tmp_path, imex_channels=[0], is_imex_required=True)
+    check_message(caught.value)
 
 
 def test_dev_root(tmp_path):

@@ -185,10 +185,11 @@ def test_text_that_is_no_text(nvml, fake):
     assert code_of(nvml.name, nvml.handle(0)) == NvmlCode.NO_DATA
 
 
-def test_a_library_from_another_place(tmp_path):
+def test_a_library_from_another_place(tmp_path, check_message):
     """A file that is no library is refused by name; one that is there is loaded."""
     broken = tmp_path / "libnvidia-ml.so.1"
     broken.write_text("no library")
-    with pytest.raises(NvmlError, match=r"libnvidia-ml\.so\.1 cannot be loaded"):
+    with pytest.raises(NvmlError) as caught:
         preload(broken)
+    check_message(caught.value)
     preload(Path("libc.so.6"))

@@ -814,12 +814,13 @@ def test_a_driver_without_gpus(tmp_path, fake):
         machine.read()
 
 
-def test_gpus_that_all_fail_from_the_start(machine, fake):
+def test_gpus_that_all_fail_from_the_start(machine, fake, check_message):
     """The reason is NVML's."""
     for gpu in fake.gpus:
         gpu.handle_error = LOST
-    with pytest.raises(ReadingError, match="GPU is lost"):
+    with pytest.raises(ReadingError) as caught:
         machine.read()
+    check_message(caught.value)
 
 
 def test_a_driver_that_is_loaded_again(machine, fake):
@@ -929,11 +930,12 @@ def test_a_driver_that_goes_while_it_is_read(machine, fake, symbol):
         machine.read()
 
 
-def test_answers_that_contradict_each_other(machine, fake):
+def test_answers_that_contradict_each_other(machine, fake, check_message):
     """Two GPUs of one uuid make no machine."""
     fake.gpus[1].uuid = ""
-    with pytest.raises(ReadingError, match="contradict each other"):
+    with pytest.raises(ReadingError) as caught:
         machine.read()
+    check_message(caught.value)
 
 
 def test_a_closed_machine_says_so(fake, tmp_path):

@@ -145,49 +145,16 @@ def broken(value, *keys, of=pod):
 
 
 @pytest.mark.parametrize(
-    ("nodes", "pods", "message"),
+    ("nodes", "pods"),
     [
-        pytest.param(
-            [],
-            NO_PODS,
-            "N is [], expected the list that `kubectl get nodes -o json` prints",
-            id="no object",
-        ),
-        pytest.param(
-            kube_list(),
-            {"kind": "Status"},
-            "P is {'kind': 'Status'}, expected the list that `kubectl get pods -A -o json` prints",
-            id="no list",
-        ),
-        pytest.param({"items": 3}, NO_PODS, "N: items is 3, expected an array", id="no array"),
-        pytest.param(
-            kube_list(7), NO_PODS, "N: items[0]: it is 7, expected an object", id="no item"
-        ),
-        pytest.param(
-            kube_list(pod("p", "n1")),
-            NO_PODS,
-            "N: items[0] (ml/p): kind is 'Pod', "
-            "expected Node, as `kubectl get nodes -o json` prints",
-            id="the lists exchanged",
-        ),
-        pytest.param(
-            kube_list({"metadata": {"labels": {}}}),
-            NO_PODS,
-            "N: items[0]: metadata has no name, expected one",
-            id="no name",
-        ),
-        pytest.param(
-            kube_list({"metadata": 5}),
-            NO_PODS,
-            "N: items[0]: metadata is 5, expected an object",
-            id="no metadata",
-        ),
-        pytest.param(
-            kube_list(node("n1", None), node("n1", None)),
-            NO_PODS,
-            "N: node 'n1' is given twice, expected once",
-            id="a node twice",
-        ),
+        pytest.param([], NO_PODS, id="no object"),
+        pytest.param(kube_list(), {"kind": "Status"}, id="no list"),
+        pytest.param({"items": 3}, NO_PODS, id="no array"),
+        pytest.param(kube_list(7), NO_PODS, id="no item"),
+        pytest.param(kube_list(pod("p", "n1")), NO_PODS, id="the lists exchanged"),
+        pytest.param(kube_list({"metadata": {"labels": {}}}), NO_PODS, id="no name"),
+        pytest.param(kube_list({"metadata": 5}), NO_PODS, id="no metadata"),
+        pytest.param(kube_list(node("n1", None), node("n1", None)), NO_PODS, id="a node twice"),
         pytest.param(
             kube_list(),
             broken(
@@ -195,41 +162,25 @@ def broken(value, *keys, of=pod):
                 "spec",
                 "containers",
             ),
-            "P: items[0] (ml/x): spec.containers[0].resources.limits.nvidia.com/gpu is '1.5', "
-            "expected a whole number of devices",
             id="half a GPU",
         ),
+        pytest.param(broken("yes", "spec", "unschedulable", of=node), NO_PODS, id="no flag"),
+        pytest.param(kube_list(), broken(4, "spec", "nodeName"), id="a number for a node"),
         pytest.param(
-            broken("yes", "spec", "unschedulable", of=node),
-            NO_PODS,
-            "N: items[0] (x): spec.unschedulable is 'yes', expected true or false",
-            id="no flag",
-        ),
-        pytest.param(
-            kube_list(),
-            broken(4, "spec", "nodeName"),
-            "P: items[0] (ml/x): spec.nodeName is 4, expected a string",
-            id="a number for a node",
-        ),
-        pytest.param(
-            kube_list(),
-            broken([{"name": 1}], "spec", "containers"),
-            "P: items[0] (ml/x): spec.containers[0].name is 1, expected a string",
-            id="a number for a container",
+            kube_list(), broken([{"name": 1}], "spec", "containers"), id="a number for a container"
         ),
         pytest.param(
             kube_list(),
             broken(True, "spec", "containers"),  # noqa: FBT003 - no option, a value
-            "P: items[0] (ml/x): spec.containers is True, expected an array",
             id="no containers",
         ),
     ],
 )
-def test_what_cannot_be_read_is_said(nodes, pods, message):
+def test_what_cannot_be_read_is_said(nodes, pods, check_message):
     """The list, the object, the field, its value and what was expected."""
     with pytest.raises(ImportFormatError) as caught:
         read_cluster(nodes, pods, nodes_name="N", pods_name="P")
-    assert str(caught.value) == message
+    check_message(caught.value)
 
 
 @pytest.mark.parametrize(
