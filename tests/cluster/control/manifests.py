@@ -76,7 +76,7 @@ def rendered(name: str, *values: str) -> str:
     """
     given = (word for one in values for word in ("--set", one))
     version = kubernetes(chosen_minor()).version
-    images = ("--set-string", "image.registry=registry.example,image.tag=1.0")
+    images = ("--set-string", "image.registry=registry.example,image.tag=test")
     return render(helm(chosen_helm()), name, *images, *given, kubernetes=version)
 
 

@@ -98,7 +98,7 @@ def test_an_own_kustomization_sets_the_images(binaries, tmp_path):
 
 
 def test_certificates_are_what_both_sides_need(reader, tmp_path, control_plane):
-    """Secrets that the two Deployments mount, of certificates with which each trusts the other."""
+    """Of the Secrets that the two Deployments mount only the scheduler's is a client's."""
     reader(block("bash", "create secret generic"))
     folders = {}
     for name in ("extender", "scheduler"):
@@ -111,9 +111,10 @@ def test_certificates_are_what_both_sides_need(reader, tmp_path, control_plane):
             (folders[name] / key).write_bytes(base64.b64decode(value))
     files = folders["extender"]
     server = Certificates(TlsFiles(files / "tls.crt", files / "tls.key", files / "ca.crt")).server
-    for name, folder in folders.items():
-        shown = shake_hands(client_context(folder), server, SERVICE)
-        assert shown == ((("commonName", f"coterie-{name}"),),)
+    shown = shake_hands(client_context(folders["scheduler"]), server, SERVICE)
+    assert shown == ((("commonName", "coterie-scheduler"),),)
+    with pytest.raises(ssl.SSLError):
+        shake_hands(client_context(files), server, SERVICE)
 
 
 def test_certificates_of_a_control_plane_host_are_for_its_two_programs(reader, tmp_path):

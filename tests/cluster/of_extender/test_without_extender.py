@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 
 from extender.embedded import parse_cluster
-from tests.cluster.control.manifests import NAMESPACE
+from tests.cluster.control.manifests import NAMESPACE, objects
 from tests.cluster.fleet.stage import play, start_cast
 from tests.cluster.fleet.workload import SCHEDULER, make_pod
 
@@ -45,6 +46,9 @@ def restricted(pod):
 
 def test_pods_without_gpus_schedule_while_the_extender_is_dead(cast):
     """Those of either profile, and Coterie's own: else it could never be started again."""
+    made = [one for one in objects("second-scheduler") if one["kind"] == "Namespace"]
+    own_namespace = next(one for one in made if one["metadata"]["name"] == NAMESPACE)
+    cast.control_plane.kubectl("apply", "-f", "-", stdin=json.dumps(own_namespace))
 
     async def main():
         async with play(cast, ONE) as played:
