@@ -39,7 +39,9 @@ def script(program: str, shell: str) -> str:
     return shellcode([program], use_defaults=False, shell=shell)
 
 
-def answer_shell(parser: ArgumentParser, offers: Offers, environment: Mapping[str, str]) -> None:
+def answer_shell(  # pragma: no cover - it ends the process, which the shells' tests start
+    parser: ArgumentParser, offers: Offers, environment: Mapping[str, str]
+) -> None:
     """Write the candidates where the shell's script reads them, and end the program."""
     words = _Words(offers, environment)
     _Finder()(parser, always_complete_options=False, default_completer=words)

@@ -81,7 +81,7 @@ class Parser(argparse.ArgumentParser):
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> argparse.Namespace:
         """Parse; of what a command does not know its own help is named, not the program's."""
-        if "_ARGCOMPLETE" in os.environ:
+        if "_ARGCOMPLETE" in os.environ:  # pragma: no cover - the shells' tests start a process
             from topology.cli import completion  # noqa: PLC0415 - only on the tab key
 
             completion.answer_shell(self, self.offers, os.environ)

@@ -50,6 +50,22 @@ def test_a_program_may_offer_more_than_its_parser_knows():
     assert "a b\t" in candidates(parser, lambda _, given: given, [*words[:-1], ""], os.environ)
 
 
+def test_a_flag_with_a_value_is_true_or_false():
+    """By its label; a program that offers no more has its parser's words alone."""
+    parser = Parser(prog="see")
+    parser.add_argument("--quick", metavar="BOOL")
+    assert candidates(parser, parser.offers, ["--quick", ""], os.environ) == ["true\t", "false\t"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_names_the_program(shell, capsys):
+    """Which its shell then calls on the tab key."""
+    with pytest.raises(SystemExit) as ended:
+        make_parser().parse_args(["completion", shell])
+    assert ended.value.code == 0
+    assert "coterie-topology" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize(
     ("line", "expected"),
