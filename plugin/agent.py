@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from plugin.allocation import NodeState
 from plugin.allocator import AllocatorTools, ResourceAllocator
@@ -36,47 +36,38 @@ from plugin.deviceplugin import (
 from plugin.errors import first_plugin_error
 from plugin.health import (
     HealthState,
-    HealthTimes,
     HealthWatch,
     KnownFaults,
     still_lasting,
     with_lasting_faults,
 )
-from plugin.kubelet import PollerTiming, TopologyManagerPoller
+from plugin.kubelet import TopologyManagerPoller
 from plugin.machine import serve_machine
 from plugin.memory import give_back
 from plugin.publish import (
     AccessCheck,
-    AnnotationApi,
-    EventApi,
     Publisher,
     ReportLoop,
-    ReportTiming,
-    WriteTiming,
 )
 from plugin.rediscovery import Rediscovery
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
+    from plugin.agent_tools import AgentTools
     from plugin.config import PluginSettings
     from plugin.deviceplugin import RegistrationChange
-    from plugin.kubelet import KubeletView, TopologyManagerSource
     from plugin.machine import (
         Device,
-        DeviceAccess,
-        FaultRules,
-        MachineReader,
         MachineReading,
         ReaderCondition,
         ServedMachine,
         ServingRules,
     )
-    from plugin.observe import Telemetry
     from topology.annotations import DevicesReport
     from topology.topology_manager import TopologyManager
 
-__all__ = ["Agent", "AgentTiming", "AgentTools", "OwnNodeApi", "StopReason"]
+__all__ = ["Agent", "StopReason"]
 
 
 class StopReason(Enum):
@@ -86,50 +77,6 @@ class StopReason(Enum):
     """Settings and machine are to be read again."""
     RESOURCES_CHANGED = "resources changed"
     """The machine offers other resources now: each needs its own server."""
-
-
-class OwnNodeApi(AnnotationApi, EventApi, Protocol):
-    """What is needed of the API server."""
-
-
-@dataclass(frozen=True, slots=True)
-class AgentTiming:
-    """When an agent and its parts act; `health.poll_s` is a setting.
-
-    - `beat_s` 1: between two heartbeats of the event loop.
-    - `max_silence_s` 10: a loop without a heartbeat for so long hangs: each call of the kubelet has
-      a deadline of 2 s. `clock` is the time for both.
-    """
-
-    health: HealthTimes = field(default_factory=HealthTimes)
-    report: ReportTiming = field(default_factory=ReportTiming)
-    write: WriteTiming = field(default_factory=WriteTiming)
-    poller: PollerTiming = field(default_factory=PollerTiming)
-    beat_s: float = 1.0
-    max_silence_s: float = 10.0
-    clock: Callable[[], float] = time.monotonic
-
-
-_TIMING = AgentTiming()
-
-
-@dataclass(frozen=True, slots=True)
-class AgentTools:
-    """Dependencies of an agent, all of which outlive it; the first three are the vendor's.
-
-    `open_access` prepares the node for containers that get devices of a served machine
-    (`Vendor.open_access`). `boot_id` is of this boot of the node; None where it is unknown.
-    """
-
-    reader: MachineReader
-    open_access: Callable[[ServedMachine], DeviceAccess]
-    fault_rules: FaultRules
-    node_api: OwnNodeApi
-    kubelet: KubeletView
-    kubelet_settings: TopologyManagerSource
-    telemetry: Telemetry
-    boot_id: str | None = None
-    timing: AgentTiming = _TIMING
 
 
 class Agent:

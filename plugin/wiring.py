@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from kube.client import ApiServer, KubeletClient, Transport
 from kube.errors import KubeError, SettingsError
 from plugin import logkeys
-from plugin.agent import Agent, AgentTools, StopReason
+from plugin.agent import Agent, StopReason
+from plugin.agent_tools import AgentTools
 from plugin.errors import ReadingError
 from plugin.health import HealthTimes
 from plugin.kubelet import KubeletView, PodResources

@@ -61,8 +61,8 @@ def find_relief(
     """The fewest pods, then the fewest GPUs, whose end makes room on one of the nodes.
 
     `owners` has the GPUs of a node as a mask for each pod there. None where no `MAX_PODS` pods of
-    a node suffice, or none was found within the bound. Machine types whose sets are searched for
-    are passed over: each try would take a search.
+    a node suffice, or none was found within the bound. Machine types that are
+    rated slowly are passed over: there are many tries.
     """
     turns = relief_turns(request, views, owners, rater)
     while True:
@@ -82,7 +82,7 @@ def relief_turns(
     """The same, in turns of one node's pods or one selection each."""
     nodes: dict[tuple[int, tuple[int, ...]], tuple[NodeView, Mapping[str, int]]] = {}
     for view in sorted(views, key=attrgetter("name")):
-        if view.kind.machine is not None and view.kind.machine.is_searched:
+        if view.kind.machine is not None and view.kind.machine.is_rated_slowly:
             continue
         masks = owners(view)
         if masks:

@@ -49,8 +49,8 @@ WORK_S = 30e-6
 """Seconds of a unit of `rating_work`: a new state of 8 GPUs that is rated alone."""
 _BATCH_WORK = 128
 """Work of the states of one kind that are rated together, between two looks at the clock."""
-_SEARCH_WORK = 1600
-"""48 ms. The longest of a search that was found takes 99 ms (ADR 0024)."""
+_SLOW_WORK = 1600
+"""48 ms: the longest took 87 ms with 32 devices, the median 3 ms (ADR 0024)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +101,13 @@ def rating_work(shape: Shape, kind: NodeKind) -> int:
     """What rating a state of this kind takes, in units of some `WORK_S`.
 
     One container on up to 8 GPUs takes 1; tables of 16 GPUs are longer, and containers that are
-    chosen together go over all unions of their sets. A search takes up to twice what it counts, so
-    one is begun while half the default budget is left.
+    chosen together go over all unions of their sets. A state without tables may take twice what it
+    counts, so one is begun while half the default budget is left.
     """
     if kind.machine is None or kind.resource != shape.resource:
         return 1
-    if kind.machine.is_searched:
-        return _SEARCH_WORK
+    if kind.machine.is_rated_slowly:
+        return _SLOW_WORK
     is_small = kind.machine.selector.n_gpus <= _FEW_GPUS
     if len(shape.requests) > 1:
         return 15 if is_small else 300
@@ -267,19 +267,19 @@ class Rater:
 def _by_kind(
     views: Iterable[NodeView], known: Mapping[int, Rank | Refusal]
 ) -> dict[NodeKind, list[NodeView]]:
-    """The states that are not known, each once, by kind; those that are searched for come last.
+    """The states that are not known, each once, by kind; those that are rated slowly last.
 
-    Else a search that the budget does not reach for would stand before states that take no time.
+    Else one that the budget does not reach for would stand before states that take no time.
     """
     new = {view.state: view for view in views if view.state not in known}
     kinds: dict[NodeKind, list[NodeView]] = {}
     for view in new.values():
         kinds.setdefault(view.kind, []).append(view)
-    return dict(sorted(kinds.items(), key=lambda item: _is_searched(item[0])))
+    return dict(sorted(kinds.items(), key=lambda item: _is_rated_slowly(item[0])))
 
 
-def _is_searched(kind: NodeKind) -> bool:
-    return kind.machine is not None and kind.machine.is_searched
+def _is_rated_slowly(kind: NodeKind) -> bool:
+    return kind.machine is not None and kind.machine.is_rated_slowly
 
 
 def _work(shape: Shape, size_gpus: int, view: NodeView) -> int:

@@ -169,7 +169,7 @@ class FreeSet(ReadBody):
 
 
 class NodeResourceBody(ReadBody):
-    """A resource of a node. `best` is null where sets are not searched (over 16 GPUs)."""
+    """A resource of a node. `best` is null where sets have no table (over 16 unequal GPUs)."""
 
     machine: str
     topology: str | None

@@ -2,8 +2,8 @@
 
 Looks values up in the tables of a machine type; what costs more is remembered by machine type and
 free mask, since nodes that are alike share it. Machine types above 16 GPUs whose links are not
-equal would have to be searched for a best set (`MachineType.is_searched`), which takes too long
-here: their figures are unknown. It chooses no set for a pod.
+equal have no tables, and packing finds no best set (`MachineType.is_rated_slowly`): their figures
+are unknown. It chooses no set for a pod.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class SetFigures:
         self._best: dict[tuple[MachineType, int], Json | None] = {}
 
     def worth(self, machine: MachineType | None, mask: int) -> Worth | None:
-        """What a set is worth; None for one GPU, and where that is unknown or to be searched."""
-        if machine is None or machine.is_searched or mask.bit_count() < SIZES[0]:
+        """What a set is worth; None for one GPU, and where that is unknown or in no table."""
+        if machine is None or machine.is_rated_slowly or mask.bit_count() < SIZES[0]:
             return None
         tables = machine.selector
         if isinstance(tables, MachineTables):
@@ -56,14 +56,14 @@ class SetFigures:
         return _worth(selected.value_gbytes_per_s, selected.loss, selected.limit)
 
     def best(self, machine: MachineType | None, free: int) -> Json | None:
-        """The best free set of each of `SIZES` that has one; None where they are not searched."""
+        """The best free set of each of `SIZES` that has one; None where there is no table."""
         if machine is None:
             return {}
         key = machine, free
         if key not in self._best:
             if len(self._best) >= MAX_KEPT:
                 self._best.clear()
-            self._best[key] = None if machine.is_searched else self._find_best(machine, free)
+            self._best[key] = None if machine.is_rated_slowly else self._find_best(machine, free)
         return self._best[key]
 
     def _find_best(self, machine: MachineType, free: int) -> Json:

@@ -105,8 +105,8 @@ def _link(link: AcceleratorLink) -> str | None:
 
 
 def _best(machine: MachineType) -> Json | None:
-    """GB/s of the best set of each size on the empty machine; None where it is not searched."""
-    if machine.is_searched:
+    """GB/s of the best set of each size on the empty machine; None where sets have no table."""
+    if machine.is_rated_slowly:
         return None
     selector, best = machine.selector, dict[str, object]()
     for size in SIZES:

@@ -65,8 +65,8 @@ class MachineType:
     near_best: Mapping[int, NDArray[np.int8]] = field(default_factory=dict[int, "NDArray[np.int8]"])
 
     @property
-    def is_searched(self) -> bool:
-        """Whether each set is rated by itself: above 16 devices, unequal links."""
+    def is_rated_slowly(self) -> bool:
+        """Whether each set is valued by itself, by no table: above 16 devices, unequal links."""
         return isinstance(self.selector, LargeMachine) and not self.selector.is_even
 
 

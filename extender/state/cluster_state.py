@@ -261,11 +261,7 @@ class LiveCluster:
         The pod's earlier assumption is replaced, and claims that `snapshot_for` counted as free are
         dropped for it. Without `confirm` the assumption ends at `deadline_s`.
         """
-        why_not = self._why_not(request, plan, ())
-        if why_not is not None:
-            return f"assume for pod {request.uid}: {why_not}"
-        self.pods.assume(request, plan, resource=request.resource, deadline_s=deadline_s)
-        return None
+        return self.assume_all(((request, plan),), deadline_s=deadline_s)
 
     def assume_all(
         self, placements: Sequence[tuple[PodRequest, Plan]], *, deadline_s: float
@@ -273,8 +269,7 @@ class LiveCluster:
         """The same for several pods, all of them or none; the plans have no device in common."""
         siblings = {request.uid for request, _ in placements}
         for request, plan in placements:
-            why_not = self._why_not(request, plan, siblings)
-            if why_not is not None:
+            if why_not := self._why_not(request, plan, siblings):
                 return f"assume for pod {request.uid}: {why_not}"
         for request, plan in placements:
             self.pods.assume(request, plan, resource=request.resource, deadline_s=deadline_s)

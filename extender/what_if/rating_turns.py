@@ -1,7 +1,7 @@
 """Ratings of many node states in turns, so that a caller on the event loop can pause between them.
 
 The ratings are those of `extender.placement.Rater`; a turn is as much work as some states of one
-kind, or one state that is searched for.
+kind, or one state that is rated slowly.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def rate_in_turns(
     rater: Rater,
     budget: RatingBudget | None = None,
 ) -> Generator[None, None, Mapping[int, Rank | Refusal]]:
-    """Rate views of different states for a pod with GPUs, by state; searched ones last."""
+    """Rate views of different states for a pod with GPUs, by state; slow ones last."""
     shape = request.shape
     ratings: dict[int, Rank | Refusal] = {}
     turn: list[NodeView] = []
@@ -49,7 +49,7 @@ def rate_in_turns(
 
 def _order(view: NodeView) -> tuple[bool, int]:
     machine = view.kind.machine
-    return machine is not None and machine.is_searched, view.kind.index
+    return machine is not None and machine.is_rated_slowly, view.kind.index
 
 
 def _rate(

@@ -34,6 +34,7 @@ SHELLS = {
     "plugin": (
         "plugin.__main__",
         "plugin.agent",
+        "plugin.agent_tools",
         "plugin.allocator",
         "plugin.clean",
         "plugin.command_line",

@@ -71,7 +71,7 @@ def node(name: str, **annotations: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Cluster:
-    """A control plane with deploy/base and deploy/plugin on it, and two nodes."""
+    """A control plane with the manifests on it, and two nodes."""
 
     plane: ControlPlane
     is_wide: bool

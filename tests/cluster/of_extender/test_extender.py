@@ -32,7 +32,7 @@ LOOPBACK = "127.0.0.1"
 
 
 def start(plane: ControlPlane, folder: Path, client: ClientFiles) -> Cast:
-    """Extender and scheduler with the rights and settings of deploy/service."""
+    """Extender and scheduler with the rights and settings of mode `service`."""
     kubeconfig = install(plane, Mode.SERVICE)
     port, health_port = free_port(), free_port()
     extender = plane.start_extender(

@@ -20,7 +20,8 @@ import pytest
 from prometheus_client import generate_latest
 
 from kube.errors import KubeError, Unreachable
-from plugin.agent import Agent, AgentTiming, AgentTools, StopReason
+from plugin.agent import Agent, StopReason
+from plugin.agent_tools import AgentTiming, AgentTools
 from plugin.config import load_settings
 from plugin.container import ContainerAccess, DeviceNode
 from plugin.errors import ReadingError

@@ -28,7 +28,7 @@ from tests.unit.plugin.node_states import (
     unaligned,
 )
 from tests.unit.plugin.node_values import GPU, NODE, app, gpus, holding, node_pod
-from tests.unit.plugin.virtual_time import run_at_once
+from tests.virtual_time import run_at_once
 from topology.annotations import TopologyManagerPolicy, TopologyManagerScope
 from topology.topology_manager import TopologyManager
 

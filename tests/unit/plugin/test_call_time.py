@@ -19,7 +19,7 @@ from plugin.kubelet import KubeletView
 from plugin.pb import deviceplugin_v1beta1_pb2 as pb
 from tests.unit.plugin.node_states import prepared, simulated_served, snapshot
 from tests.unit.plugin.node_values import GPU, NODE, app, holding, node_pod
-from tests.unit.plugin.virtual_time import run_at_once
+from tests.virtual_time import run_at_once
 
 SERVED = simulated_served()
 IDS = tuple(device.id for device in SERVED.inventory.resources[0].devices)

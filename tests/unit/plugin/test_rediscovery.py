@@ -16,7 +16,7 @@ from plugin.observe import PluginMetrics, Telemetry
 from plugin.rediscovery import RETRY_S, Rediscovery
 from tests.unit.plugin.machine_values import simulated_machine
 from tests.unit.plugin.node_values import NODE
-from tests.unit.plugin.virtual_time import run_at_once
+from tests.virtual_time import run_at_once
 from topology.errors import TopologyError
 from topology.model.node_topology import MeasuredPair, Measurement
 

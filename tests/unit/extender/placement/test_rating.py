@@ -158,11 +158,11 @@ def test_what_is_deferred_is_bounded():
 def test_a_search_counts_as_more_than_many_states_of_tables():
     """Links of more than 16 devices may be such that a search takes a tenth of a second."""
     linked = build_machine_by_hand(17, links={(0, 1): 2})
-    searched = MachineType("pair", build_machine(linked))
+    slow = MachineType("pair", build_machine(linked))
     even = MachineType("even", build_machine(build_machine_by_hand(17)))
     views = [
         make_view(str(i), zone="a", kind=NodeKind(i, str(i), GPU, one), ids=DEVICES, free=0x1FFFF)
-        for i, one in enumerate((even, even, searched, searched, even))
+        for i, one in enumerate((even, even, slow, slow, even))
     ]
     budget = RatingBudget.of_work(31)
     Rater().rate(request(2), views, budget)
@@ -231,8 +231,8 @@ def test_states_that_are_alike_are_rated_once():
 
 def test_searches_come_after_states_of_tables():
     """One that the budget does not reach for must not keep hundreds of others from being rated."""
-    searched = MachineType("pair", build_machine(build_machine_by_hand(17, links={(0, 1): 2})))
-    kind = NodeKind(9, "pair", GPU, searched)
+    slow = MachineType("pair", build_machine(build_machine_by_hand(17, links={(0, 1): 2})))
+    kind = NodeKind(9, "pair", GPU, slow)
     first = make_view("0", zone="a", kind=kind, ids=DEVICES, free=0x1FFFF)
     views = [first, *used(*range(6))]
     budget = RatingBudget(lambda work: work > 100)
@@ -244,8 +244,8 @@ def test_searches_come_after_states_of_tables():
 
 def test_a_full_node_takes_no_search():
     """Whether a pod fits there is known by counting."""
-    searched = MachineType("pair", build_machine(build_machine_by_hand(17, links={(0, 1): 2})))
-    view = make_view("0", zone="a", kind=NodeKind(9, "pair", GPU, searched), ids=DEVICES, free=0b1)
+    slow = MachineType("pair", build_machine(build_machine_by_hand(17, links={(0, 1): 2})))
+    view = make_view("0", zone="a", kind=NodeKind(9, "pair", GPU, slow), ids=DEVICES, free=0b1)
     budget = RatingBudget(lambda work: work > 1)
     (found,) = Rater().rate(request(2), (view,), budget)
     assert isinstance(found, Refusal)

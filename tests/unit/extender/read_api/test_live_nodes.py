@@ -176,7 +176,7 @@ def large(topology: NodeTopology) -> Any:
     return node_of(cluster), pod_of(cluster, "u1"), machine
 
 
-def test_machines_that_would_be_searched_have_no_figures():
+def test_machines_without_tables_have_no_figures():
     """A search takes longer than the event loop may be kept."""
     even = wide(24)
     nearer = symmetric(

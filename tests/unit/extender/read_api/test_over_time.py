@@ -15,7 +15,7 @@ from extender.read_api.over_time.changes import MAX_CLIENTS
 from extender.read_api.over_time.history import MAX_MACHINES, MAX_POINTS
 from tests.unit.extender.engines import engine
 from tests.unit.extender.read_api.served import ServedReads
-from tests.unit.plugin.virtual_time import run_at_once
+from tests.virtual_time import run_at_once
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

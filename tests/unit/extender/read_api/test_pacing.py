@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from extender.read_api.pacing import TURN_S, paced
-from tests.unit.plugin.virtual_time import run_at_once
+from tests.virtual_time import run_at_once
 
 
 def turns_of_a_walk(monkeypatch, n_items, item_s):

@@ -15,7 +15,7 @@ from extender.read_api.what_if import MAX_WAITING
 from tests.unit.extender.engines import engine
 from tests.unit.extender.pods import pod
 from tests.unit.extender.read_api.served import ServedReads
-from tests.unit.plugin.virtual_time import run_at_once
+from tests.virtual_time import run_at_once
 from tests.work import Turns
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from extender.read_api.what_if import MAX_WAITING, WhatIfAnswer
 from tests.unit.extender.engines import bind, engine, spec
 from tests.unit.extender.pods import args, pod
 from tests.unit.extender.read_api.served import ServedReads
-from tests.unit.plugin.virtual_time import run_at_once
+from tests.virtual_time import run_at_once
 from tests.work import Turns
 from topology.recordings import load_recording
 from topology.taints import CORDONED

@@ -194,7 +194,7 @@ def test_what_pods_cannot_leave_does_not_count():
     assert (found["node"], found["when_ended"]) == ("n1", ["default/pod-u1", "default/pod-u2"])
 
 
-def test_machines_whose_sets_are_searched_are_passed_over():
+def test_machines_that_are_rated_slowly_are_passed_over():
     """Each try would take a search; elsewhere there is an answer."""
     places = range(20)
     levels = tuple(
@@ -210,7 +210,7 @@ def test_machines_whose_sets_are_searched_are_passed_over():
     cluster.set_freshness(is_synced=True, observed_at_s=None)
     machine = cluster.snapshot.nodes["n1"].kind.machine
     assert machine is not None
-    assert machine.is_searched
+    assert machine.is_rated_slowly
     cluster.pods.see(facts("u0", plan_of("n1", *(f"n1-{i}" for i in range(3, 20)))))
     for i in range(3):
         cluster.pods.see(facts(f"u1-{i}", plan_of("n1", f"n1-{i}")))

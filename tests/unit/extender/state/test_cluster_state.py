@@ -1367,7 +1367,7 @@ class TestReading:
 
 
 def test_a_recording_with_more_gpus_than_its_tables_hold_is_served():
-    """Above 16 devices sets are searched, not tabled; the state does not care."""
+    """Above 16 devices sets are packed, not tabled; the state does not care."""
     gpus = tuple(replace(MACHINE.gpus[0], pci_bus_id=None, uuid=f"g{i}") for i in range(17))
     link, level = MACHINE.links[0][1], MACHINE.pcie[0][1]
     links = tuple(

@@ -11,7 +11,7 @@ from extender.watch import PendingMembers, PendingPods, WatchLog
 from kube.objects import ObjectKey, PodObject
 from kube.watch import Fault
 from tests.unit.extender.shells import DOWN, Log, pod_object
-from tests.unit.plugin.virtual_time import run_at_once
+from tests.virtual_time import run_at_once
 
 if TYPE_CHECKING:
     from extender.engine.events import StateEvent

@@ -8,7 +8,7 @@ import io
 import pytest
 
 from kubectl_coterie.terminal import Output, Progress, Style
-from tests.unit.plugin.virtual_time import run_at_once
+from tests.virtual_time import run_at_once
 
 
 class Terminal(io.StringIO):

@@ -28,7 +28,7 @@ from tests.fake_kubelet import FakeKubelet
 from tests.fake_kubelet_by_socket import KubeletBySocket
 from tests.unit.plugin.node_values import app, node_pod
 from tests.unit.plugin.offers import GPU, looked_at, offer
-from tests.unit.plugin.virtual_time import run_at_once
+from tests.virtual_time import run_at_once
 
 MIG = "nvidia.com/mig-1g.10gb"
 REPLACED = "the kubelet's socket was replaced while we registered"

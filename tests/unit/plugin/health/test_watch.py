@@ -18,7 +18,7 @@ from plugin.machine import Device, EventKind, GpuEvent, ReaderCondition
 from plugin.nvidia.nvml.errors import NvmlError
 from plugin.nvidia.xids import XidRules, read_xid_rules
 from tests.unit.plugin.machine_values import device, mig_device, simulated_machine, xid_event
-from tests.unit.plugin.virtual_time import run_at_once
+from tests.virtual_time import run_at_once
 from topology.errors import InvalidTopology
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import pytest
 
 from plugin.kubelet import AdmissionGate
 from plugin.kubelet.admission_gate import QUIET_S
-from tests.unit.plugin.virtual_time import run_at_once
+from tests.virtual_time import run_at_once
 
 
 def test_a_gate_is_busy_during_a_call_and_a_moment_after():

@@ -9,7 +9,7 @@ import pytest
 
 from kube.errors import KubeError, Unreachable
 from plugin.kubelet import TopologyManagerPoller
-from tests.unit.plugin.virtual_time import run_at_once
+from tests.virtual_time import run_at_once
 from topology.annotations import TopologyManagerPolicy, TopologyManagerScope
 from topology.topology_manager import TopologyManager
 

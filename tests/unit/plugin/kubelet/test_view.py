@@ -16,7 +16,7 @@ from plugin.kubelet import KubeletSnapshot, KubeletView, StillHeld
 from plugin.kubelet.pod_resources import PodDevices
 from plugin.kubelet.view import PODS_S
 from tests.unit.plugin.node_values import GPU, holding, node_pod
-from tests.unit.plugin.virtual_time import run_at_once
+from tests.virtual_time import run_at_once
 
 POD = node_pod("a")
 PODS = json.dumps(

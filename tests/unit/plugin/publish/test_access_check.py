@@ -10,7 +10,7 @@ from plugin.container import ContainerAccess
 from plugin.machine import DeviceAccess
 from plugin.publish import AccessCheck, AccessChecked, AccessEvent, EventFailed
 from tests.unit.plugin.node_values import NODE, node_pod
-from tests.unit.plugin.virtual_time import run_at_once
+from tests.virtual_time import run_at_once
 
 LACK = "CDI specification of GPUs mounts no libcuda.so"
 ENVVAR = "device_list_strategy envvar"

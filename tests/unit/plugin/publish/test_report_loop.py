@@ -15,7 +15,7 @@ from plugin.pods import MismatchKind
 from plugin.publish import PlanMismatches, ReportLoop, ReportRejected
 from tests.unit.plugin.node_states import snapshot, state
 from tests.unit.plugin.node_values import app, holding, init, node_pod
-from tests.unit.plugin.virtual_time import run_at_once
+from tests.virtual_time import run_at_once
 from topology.annotations import (
     DevicesReport,
     MissingDevices,

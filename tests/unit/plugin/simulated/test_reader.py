@@ -6,7 +6,7 @@ import os
 import re
 import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -20,9 +20,6 @@ from tests.unit.plugin.machine_values import simulated_machine, xid_event
 from tests.unit.plugin.offers import looked_at
 from topology.model import NO_LINK
 from topology.recordings import load_recording, recording_names
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LOOK = GpuEvent(EventKind.LOST_EVENTS)
 
@@ -97,9 +94,10 @@ def test_a_recording_may_be_a_file(tmp_path):
         pytest.param(b"\xff", id="no text"),
     ],
 )
-def test_a_recording_that_is_none_is_refused(tmp_path, content, check_message):
+def test_a_recording_that_is_none_is_refused(tmp_path, monkeypatch, content, check_message):
     """A plugin on an unintended machine would only confuse."""
-    file = tmp_path / "mine.toml"
+    monkeypatch.chdir(tmp_path)
+    file = Path("mine.toml")
     if content is not None:
         file.write_bytes(content)
     with pytest.raises(ReadingError) as caught:

@@ -645,7 +645,7 @@ def test_a_ranking_of_no_size_is_an_error(size: int, check_message: CheckMessage
     check_message(caught.value)
 
 
-def test_a_machine_of_17_is_searched_not_tabled() -> None:
+def test_a_machine_of_17_is_packed_not_tabled() -> None:
     """Two to the seventeenth sets are out of reach; the call stays the same."""
     machine = build_machine(build_machine_by_hand(17))
     found = select_set(machine, available=machine.all_gpus, size=3, must_include=1 << 16)
