@@ -26,7 +26,8 @@ import uvloop
 from extender import logkeys, wiring
 from extender.config import ExtenderSettings, load_settings
 from extender.decision_log.replay import replay
-from extender.embedded import make_engine
+from extender.embedded import node_facts
+from extender.engine import make_engine
 from extender.errors import ExtenderError
 from extender.http.client import get_json
 from extender.protocol import Outcome, Verb
@@ -147,9 +148,12 @@ def _explain_file(file: Path, settings: ExtenderSettings) -> dict[str, Any]:
         hint = "" if file.suffix else "; for a pod of the cluster, NAMESPACE/NAME, give --url"
         fail(f"pod file {file} cannot be read: {file_fault(error)}{hint}", 2)
     try:
-        engine = make_engine(settings.cluster_spec(), settings.rules)
+        nodes = node_facts(settings.cluster_spec(), settings.rules)
     except (ExtenderError, SettingsError) as error:
         fail(str(error), 2)
+    engine = make_engine(settings.rules)
+    engine.cluster.replace_nodes(nodes)
+    engine.cluster.set_freshness(is_synced=True, observed_at_s=None)
     answer = engine.answer(Verb.EXPLAIN, body, time.time())
     if answer.outcome is Outcome.FAILED:
         fail(f"pod file {file}: {answer.detail}", 2)

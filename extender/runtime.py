@@ -13,7 +13,7 @@ import socket
 import time
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from extender import logkeys
 from extender.clocks import SteadyClock
@@ -52,7 +52,7 @@ from extender.watch import (
     Reflectors,
     WatchLog,
 )
-from kube.client import ApiServer
+from kube.client import ApiServer, Requester
 from kube.watch import Backoff
 
 if TYPE_CHECKING:
@@ -65,7 +65,6 @@ if TYPE_CHECKING:
     from extender.observe import Note
     from extender.protocol import Answer, TimedAnswer
     from extender.state import Effect
-    from kube.client import Transport
     from kube.log import Logger
 
 __all__ = ["LiveExtender"]
@@ -75,6 +74,19 @@ BIND_SHARE = 0.8
 STALE = "state is not fresh: the API server was not heard within staleness_bound_s"
 
 
+class Connection(Requester, Protocol):
+    """What is needed of `kube.client.Transport`, or of `extender.embedded.EmbeddedApi`."""
+
+    @property
+    def client_certificate(self) -> Path | None:
+        """The file with the certificate that is shown to the server; None: there is none."""
+        ...
+
+    async def close(self) -> None:
+        """End all connections."""
+        ...
+
+
 class LiveExtender:
     """A live extender."""
 
@@ -82,7 +94,7 @@ class LiveExtender:
         self,
         settings: ExtenderSettings,
         gateway: Gateway,
-        transport: Transport,
+        transport: Connection,
         *,
         log: Logger,
     ) -> None:

@@ -1,4 +1,4 @@
-"""Wires the extender together from its settings, embedded or live, and serves it.
+"""Wires the extender together from its settings, and serves it.
 
 It creates the objects once, in the order of their dependencies, and closes them in the opposite
 order.
@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
 from extender import logkeys
-from extender.clocks import SteadyClock
 from extender.decision_log import DecisionLog
-from extender.embedded import make_engine
-from extender.engine import Engine, Gateway, RatingLimit
-from extender.execution import rate_deferred
+from extender.embedded import EmbeddedApi, lay_out, node_manifest
+from extender.engine import Gateway, RatingLimit, make_engine
 from extender.http.hosts import HostCheck
 from extender.http.routes import create_app, create_health_app, create_read_app
 from extender.http.server import Door, freeze, listen, run_until_signal
@@ -25,7 +23,6 @@ from extender.http.verbs import Dependencies
 from extender.observe import ExtenderMetrics
 from extender.read_api import ReadApi
 from extender.runtime import LiveExtender
-from extender.state import LiveCluster
 from kube.client import Transport
 from kube.errors import KubeError, SettingsError
 
@@ -34,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from extender.config import ExtenderSettings
-    from extender.embedded import ClusterSpec
+    from extender.engine import Engine
     from extender.engine.events import Event, Output
     from extender.errors import DecisionLogError
     from kube.log import Logger
@@ -82,68 +79,13 @@ async def serve(
 ) -> None:
     """Serve until SIGTERM. Raises `ExtenderError` for settings that cannot be had."""
     certificates = _certificates(settings)
-    if settings.cluster is None:
-        await _serve_live(settings, sockets, file, certificates, log)
-    else:
-        await _serve_embedded(settings, sockets, file, certificates, log)
-
-
-async def _serve_embedded(
-    settings: ExtenderSettings,
-    sockets: Sockets,
-    file: IO[str] | None,
-    certificates: Certificates | None,
-    log: Logger,
-) -> None:
-    spec = settings.cluster_spec()
-    engine = make_engine(spec, settings.rules)
+    embedded = None
+    if settings.cluster is not None:
+        embedded = EmbeddedApi(map(node_manifest, lay_out(settings.cluster_spec())))
+    engine = make_engine(settings.rules)
     limit = RatingLimit(settings.rating_budget_s, time.thread_time)
-    gateway = Gateway(engine, record=_recorder(file, spec, engine, log), limit=limit)
-    clock = SteadyClock()
-    read_api = ReadApi(engine, clock=clock, is_ready=lambda: engine.is_ready(clock()))
-    deps = Dependencies(
-        gateway=gateway,
-        metrics=ExtenderMetrics(engine),
-        log=log,
-        clock=clock,
-        timer=time.perf_counter,
-        body_limit_bytes=settings.body_limit_bytes,
-        is_ready=lambda: engine.is_ready(clock()),
-        logs_answers=settings.log_level in _WITH_ANSWERS,
-        read_api=read_api,
-    )
-    freeze()
-    _log_listening(sockets, log)
-    log.info(logkeys.READY)
-    doors = _doors(deps, sockets, certificates, settings.read_hosts)
-    await run_until_signal(
-        doors,
-        keep_alive_s=settings.keep_alive_s,
-        log=log,
-        background=lambda: _beside(rate_deferred(gateway), read_api, log),
-        on_end=read_api.changes.end,
-    )
-
-
-async def _serve_live(
-    settings: ExtenderSettings,
-    sockets: Sockets,
-    file: IO[str] | None,
-    certificates: Certificates | None,
-    log: Logger,
-) -> None:
-    transport = await _connect(settings)
-    rules = settings.rules
-    cluster = LiveCluster(
-        rules.resources,
-        demand=rules.demand,
-        gpu_worth=rules.gpu_worth,
-        families=rules.group_families,
-    )
-    engine = Engine(cluster, rules)
-    limit = RatingLimit(settings.rating_budget_s, time.thread_time)
-    gateway = Gateway(engine, record=_recorder(file, None, engine, log), limit=limit)
-    live = LiveExtender(settings, gateway, transport, log=log)
+    gateway = Gateway(engine, record=_recorder(file, engine, log), limit=limit)
+    live = LiveExtender(settings, gateway, embedded or await _connect(settings), log=log)
     metrics = ExtenderMetrics(engine)
     metrics.add_source(live.metrics.collect)
     read_api = ReadApi(
@@ -163,6 +105,7 @@ async def _serve_live(
         is_healthy=lambda: live.is_healthy,
         unready_because=lambda: live.unready_because,
         verbs=live,
+        embedded=embedded,
         on_answer=live.on_answer,
         logs_answers=settings.log_level in _WITH_ANSWERS,
         read_api=read_api,
@@ -242,16 +185,16 @@ def _certificates(settings: ExtenderSettings) -> Certificates | None:
 
 
 def _recorder(
-    file: IO[str] | None, spec: ClusterSpec | None, engine: Engine, log: Logger
+    file: IO[str] | None, engine: Engine, log: Logger
 ) -> Callable[[Event, Output], None] | None:
-    """What records events, where a decision log is wanted; `spec` is an embedded cluster's."""
+    """What records events, where a decision log is wanted."""
     if file is None:
         return None
 
     def on_end(error: DecisionLogError) -> None:
         log.warning(logkeys.DECISION_LOG_ENDED, detail=str(error))
 
-    return DecisionLog(file, spec, engine, on_end).record
+    return DecisionLog(file, engine.rules, on_end).record
 
 
 def _log_listening(sockets: Sockets, log: Logger) -> None:

@@ -160,7 +160,7 @@ def _serve(client: httpx.Client, demo: Demo, *, for_s: float | None) -> None:
     with until_signal() as ended:
         traffic.fill()
         coterie = ExtenderPolicy(demo.pool, HttpExtender(client), seed=0)
-        traffic.jobs = JobTraffic(coterie, demo.pool, minute=traffic.minute)
+        traffic.jobs = JobTraffic(coterie, demo.pool, minute=traffic.minute, pause=time.sleep)
         running = traffic.player.running.values()
         newest = next(reversed(running)).pod
         url = str(client.base_url).rstrip("/")

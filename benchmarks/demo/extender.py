@@ -29,9 +29,11 @@ if TYPE_CHECKING:
 
 __all__ = ["HttpExtender"]
 
+_PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+
 
 class HttpExtender:
-    """The extender over HTTP, one keep-alive connection; `n_requests` counts what was sent.
+    """The extender over HTTP; `n_requests` counts what was sent.
 
     Every method raises `ServerFailed` for an answer that is none.
     """
@@ -60,14 +62,18 @@ class HttpExtender:
         best = max(scores.get(node, 0) for node in feasible)
         return rng.choice([node for node in feasible if scores.get(node, 0) == best])
 
+    def create(self, pod: DemoPod) -> None:
+        """The pod's owner creates it."""
+        self._send("POST", _PODS, pod.as_json())
+
     def bind(self, pod: DemoPod, node: str) -> None:
-        """Bind a pod."""
+        """Bind a pod; of a group, beside the binds of its other members, which it waits for."""
         args = {"PodName": pod.name, "PodNamespace": NAMESPACE, "PodUID": pod.uid, "Node": node}
         self._verb("bind", args)
 
     def planned(self, pod: DemoPod, node: str) -> list[str]:
         """The ids of a bound pod's plan, as its annotation has them."""
-        bound = self._send("GET", f"/embedded/pods/{pod.uid}")
+        bound = self._send("GET", f"{_PODS}/{pod.name}")
         plan: dict[str, Any] = json.loads(bound["metadata"]["annotations"][names.PLAN])
         ids: list[str] = plan["containers"][0]["ids"]
         if plan["node"] != node or len(ids) != pod.size:
@@ -75,9 +81,9 @@ class HttpExtender:
             raise ServerFailed(msg)
         return ids
 
-    def end_pod(self, uid: str) -> None:
-        """The pod ends."""
-        self._send("DELETE", f"/embedded/pods/{uid}")
+    def end(self, pod: DemoPod) -> None:
+        """The pod ends, or is taken back."""
+        self._send("DELETE", f"{_PODS}/{pod.name}")
 
     def _verb(self, verb: str, args: dict[str, Any]) -> dict[str, Any]:
         answer: dict[str, Any] = self._send("POST", f"/{verb}", args)

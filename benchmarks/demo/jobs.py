@@ -55,8 +55,8 @@ SERVING_GPUS = 4
 PAUSE_S = 0.25
 MOST_PAUSES = 16
 """Pauses, 4 s in all, after which pods that were tried again have no place. Coterie plans a group
-that had no room 0.5 s after the last plan at the earliest, and would then wake its pods; an
-embedded cluster has no API server that it could do so by."""
+some 0.02 s after its last pod came, and one that had no room 0.5 s after the last plan at the
+earliest."""
 _LEAF, _SPINE = "network.topology.nvidia.com/leaf", "network.topology.nvidia.com/spine"
 _POOL = ("example.com/pool", "training")
 """Label and value of the pool's nodes."""
@@ -101,6 +101,7 @@ def _pool() -> ClusterSpec:
             "count": NODES_A_LEAF,
             "machine": MACHINE,
             "name": leaf.replace("leaf", "h100"),
+            "zone": "zone-a",
             "labels": {_LEAF: leaf, _SPINE: "spine-1", _POOL[0]: _POOL[1]},
         }
         for leaf in LEAVES
@@ -153,7 +154,7 @@ def in_turn(jobs: Sequence[Job]) -> tuple[DemoPod, ...]:
 class Queue:
     """Pods under one policy: `placed` in order of their bind by uid, `waiting` in that of arrival.
 
-    `pause` waits for so many seconds; without it pods are tried once when others have ended.
+    `pause` waits for so many seconds; without it no pod is tried again by `settle`.
     """
 
     def __init__(self, policy: Policy, pause: Callable[[float], object] | None = None) -> None:
@@ -178,13 +179,25 @@ class Queue:
         return len(self.waiting) < n_before
 
     def end(self, pods: Iterable[DemoPod]) -> None:
-        """Pods end; then those that wait are tried again, for as long as it may take."""
+        """Pods end; then those that wait are tried again."""
         for pod in pods:
             self._policy.end(*self.placed.pop(pod.uid))
-        for _ in range(MOST_PAUSES):
-            if self.retry() or not self.waiting or self._pause is None:
-                return
+        self.retry()
+
+    def settle(self) -> None:
+        """Try those that wait until one gets a place, for as long as it may take."""
+        n_pauses = 0
+        while self._pause is not None and self.waiting and n_pauses < MOST_PAUSES:
             self._pause(PAUSE_S)
+            if self.retry():
+                return
+            n_pauses += 1
+
+    def give_up(self) -> None:
+        """Those that wait are wanted no more."""
+        for pod in self.waiting:
+            self._policy.end(pod, None)
+        self.waiting.clear()
 
     def places(self, job: Job) -> tuple[Place, ...]:
         """Where the pods of a job are that have a place."""
@@ -250,7 +263,10 @@ def play_jobs(
     """Play the jobs to their end, and leave the pool empty."""
     queue = Queue(policy, pause)
     first, *others = JOBS
-    queue.arrive([*serving_pods(pool), *first.pods, *in_turn(others)])
+    queue.arrive(serving_pods(pool))
+    for pods in (first.pods, in_turn(others)):
+        queue.arrive(pods)
+        queue.settle()
     placed = tuple(queue.placed.values())
     at_once = {job: queue.places(job) for job in JOBS}
     started: dict[Job, tuple[int, tuple[Place, ...]]] = {}
@@ -258,8 +274,9 @@ def play_jobs(
     while running := [job for job in JOBS if queue.is_whole(job)]:
         started |= {job: (number, queue.places(job)) for job in running}
         queue.end([pod for job in running for pod in job.pods])
+        queue.settle()
         number += 1
-    queue.waiting.clear()
+    queue.give_up()
     queue.end([pod for pod, _ in queue.placed.values()])
     outcomes: list[JobOutcome] = []
     for job, before in at_once.items():

@@ -13,6 +13,7 @@ binds all of them: kube-scheduler leaves other nodes out before a policy chooses
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Protocol
@@ -48,8 +49,8 @@ class Policy(Protocol):
         """Give the pod a place, None where it has to wait."""
         ...
 
-    def end(self, pod: DemoPod, place: Place) -> None:
-        """Take the pod's GPUs back."""
+    def end(self, pod: DemoPod, place: Place | None) -> None:
+        """Take the pod's GPUs back; None for one that got no place, and is wanted no more."""
         ...
 
 
@@ -92,22 +93,50 @@ class ExtenderPolicy:
         self._nodes = nodes
         self._free = _Free(nodes)
         self._rng = Random(f"{seed}/scheduler")
+        self._created: set[str] = set()
+        # Of each group, its members for which filter has named a node.
+        self._named: dict[str, dict[str, tuple[DemoPod, str]]] = {}
+        self._bound: dict[str, Place] = {}
 
     def place(self, pod: DemoPod) -> Place | None:
-        """Run filter, prioritize and bind, then read the plan."""
-        node = self._extender.choose_node(pod, self._free.fitting(pod), self._rng)
-        if node is None:
-            return None
-        self._extender.bind(pod, node)
-        ids = self._nodes[node].ids
-        place = Place(node, mask_of(ids.index(one) for one in self._extender.planned(pod, node)))
-        self._free.take(place)
-        return place
+        """Run filter, prioritize and bind, then read the plan.
 
-    def end(self, pod: DemoPod, place: Place) -> None:
-        """End the pod on the embedded cluster."""
-        self._extender.end_pod(pod.uid)
-        self._free.give_back(place)
+        Members of a group are bound together, by the call for the last of them that filter has
+        named a node for; the others' places are there from then on.
+        """
+        if pod.uid not in self._created:
+            self._created.add(pod.uid)
+            self._extender.create(pod)
+        if pod.uid not in self._bound:
+            node = self._extender.choose_node(pod, self._free.fitting(pod), self._rng)
+            if node is not None:
+                self._bind(pod, node)
+        return self._bound.pop(pod.uid, None)
+
+    def end(self, pod: DemoPod, place: Place | None) -> None:
+        """Delete the pod."""
+        self._created.discard(pod.uid)
+        self._bound.pop(pod.uid, None)
+        for named in self._named.values():
+            named.pop(pod.uid, None)
+        self._extender.end(pod)
+        if place is not None:
+            self._free.give_back(place)
+
+    def _bind(self, pod: DemoPod, node: str) -> None:
+        group, size = pod.group or (pod.name, 1)
+        named = self._named.setdefault(group, {})
+        named[pod.uid] = pod, node
+        if len(named) < size:
+            return
+        del self._named[group]
+        with ThreadPoolExecutor(size) as binds:
+            list(binds.map(self._extender.bind, *zip(*named.values(), strict=True)))
+        for one, on in named.values():
+            ids = self._nodes[on].ids
+            gpus = mask_of(ids.index(device) for device in self._extender.planned(one, on))
+            self._bound[one.uid] = Place(on, gpus)
+            self._free.take(self._bound[one.uid])
 
 
 class MostAllocatedPolicy:
@@ -138,10 +167,11 @@ class MostAllocatedPolicy:
         self._free.take(place)
         return place
 
-    def end(self, pod: DemoPod, place: Place) -> None:
+    def end(self, pod: DemoPod, place: Place | None) -> None:
         """Give the GPUs back."""
         del pod
-        self._free.give_back(place)
+        if place is not None:
+            self._free.give_back(place)
 
     def _share_left(self, node: str, size: int) -> float:
         return (self._free.masks[node].bit_count() - size) / self._nodes[node].n_gpus

@@ -43,19 +43,28 @@ GAP_MINUTES = 5
 class JobTraffic:
     """Jobs on the pool: `running` since which minute, `waiting` in order of arrival.
 
-    It starts full, at `minute`, with the inference pods of the comparison as they are.
+    It starts full, at `minute`, with the inference pods of the comparison as they are; `pause`
+    waits until the jobs of the start are planned.
     """
 
-    def __init__(self, policy: Policy, pool: Mapping[str, DemoNode], *, minute: int) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        pool: Mapping[str, DemoNode],
+        *,
+        minute: int,
+        pause: Callable[[float], object] | None = None,
+    ) -> None:
         self.running: dict[Job, int] = {}
         self.waiting: list[Job] = []
         self._coming: list[tuple[int, Job]] = []
         self._numbers = count(1)
-        self._queue = Queue(policy)
+        self._queue = Queue(policy, pause)
         self._queue.arrive(serving_pods(pool))
         first, *others = JOBS
-        self._submit([first])
-        self._submit(others)
+        for kinds in ([first], others):
+            self._submit(kinds)
+            self._queue.settle()
         self._note(minute)
 
     def advance(self, minute: int) -> None:

@@ -102,4 +102,6 @@ def play(policy: Policy, pods: Sequence[DemoPod]) -> Run:
         player.arrive(pod, pod.arrival_minute)
     running = tuple(player.running.values())
     player.end_until(None)
+    for pod in player.waiting:
+        policy.end(pod, None)
     return Run(policy.name, tuple(player.placed), tuple(player.waiting), running)

@@ -7,7 +7,7 @@ The cluster has as many nodes of 8 GPUs as the requests name, of four machine ty
 one partly taken at random, and as many full nodes as it takes to hold `n_pods` one-GPU pods, all
 bound over the extender's own HTTP API. Requests are a seeded mix of pod shapes (sizes 1, 2, 3, 4
 and 8 by the five affinities); each is a filter and a prioritize over all names of the request, and
-every second pod is bound and ended again, so that the state moves as a cluster's does.
+every second pod is bound before it ends, so that the state moves as a cluster's does.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from benchmarks.process_usage import resident_mib
 from benchmarks.report import ResultTable
 from benchmarks.speed.load import MACHINES, percentiles
 from benchmarks.speed.wire_client import (
+    PODS,
     Connection,
     binding,
     filter_args,
@@ -100,7 +101,9 @@ class Filler:
         """Bind one pod; returns its uid."""
         self._n_made += 1
         uid = f"fill-{self._n_made}"
-        self._connection.send("/filter", filter_args(pod(uid, 1), names_list([node])))
+        one = pod(uid, 1)
+        self._connection.send(PODS, json.dumps(one).encode())
+        self._connection.send("/filter", filter_args(one, names_list([node])))
         self._connection.send("/bind", binding(uid, node))
         self.n_pods += 1
         return uid
@@ -109,7 +112,7 @@ class Filler:
         """Fill a node and end some of its pods at random, so that any set may be free."""
         uids = [self.bind(node) for _ in range(GPUS_PER_NODE)]
         for uid in self._rng.sample(uids, self._rng.randrange(1, GPUS_PER_NODE)):
-            self._connection.send(f"/embedded/pods/{uid}", b"", method="DELETE")
+            self._connection.send(f"{PODS}/pod-{uid}", b"", method="DELETE")
             self.n_pods -= 1
 
 
@@ -129,10 +132,11 @@ def filled_extender(cluster: Cluster, load: Load, *, seed: int) -> Iterator[Fill
     """Run an extender process of that cluster until the block ends."""
     port = free_port()
     arguments = ["serve", "--cluster", cluster.spec, "--listen-port", str(port)]
-    with serve("extender", arguments, port) as process_id:
-        connection = Connection(port)
+    with (
+        serve("extender", arguments, port) as process_id,
+        closing(Connection(port)) as connection,
+    ):
         yield Filled(port, process_id, connection, fill(connection, cluster, load, seed=seed))
-        connection.close()
 
 
 def draw_pods(n: int, seed: int) -> list[dict[str, Any]]:
@@ -149,7 +153,7 @@ def draw_pods(n: int, seed: int) -> list[dict[str, Any]]:
 def measure_calls(
     connection: Sender, names: Sequence[str], pods: Sequence[dict[str, Any]], *, every_s: float = 0
 ) -> dict[str, list[float]]:
-    """Call filter and prioritize for each pod, and bind and end every second one; seconds by verb.
+    """Call filter and prioritize for each pod, bind every second one; seconds by verb.
 
     A pod begins `every_s` after the one before at the earliest.
     """
@@ -157,6 +161,8 @@ def measure_calls(
     measured: dict[str, list[float]] = {"filter": [], "prioritize": []}
     begin_s = time.monotonic()
     for i, one in enumerate(pods):
+        uid = one["metadata"]["uid"]
+        connection.send(PODS, json.dumps(one).encode())
         time.sleep(max(0.0, begin_s + i * every_s - time.monotonic()))
         body = filter_args(one, names_json)
         filtered, filter_s = connection.send("/filter", body)
@@ -164,9 +170,8 @@ def measure_calls(
         measured["prioritize"].append(connection.send("/prioritize", body)[1])
         named = json.loads(filtered)["NodeNames"]
         if i % 2 and named:
-            uid = one["metadata"]["uid"]
             connection.send("/bind", binding(uid, named[0]))
-            connection.send(f"/embedded/pods/{uid}", b"", method="DELETE")
+        connection.send(f"{PODS}/pod-{uid}", b"", method="DELETE")
     return measured
 
 

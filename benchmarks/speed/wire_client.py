@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from benchmarks.errors import ServerFailed
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 __all__ = [
+    "PODS",
     "Connection",
     "Sender",
     "binding",
@@ -34,6 +35,8 @@ __all__ = [
 
 _GO = (",", ":")
 """JSON's separators as Go's encoding/json writes them: without white space."""
+PODS = "/api/v1/namespaces/bench/pods"
+"""Where the embedded cluster's API server keeps the pods of `pod`."""
 DEADLINE_S = 120.0
 """Longest time that a server may take to be ready: thousands of nodes are laid out first."""
 
@@ -125,7 +128,7 @@ def free_port() -> int:
 
 @contextmanager
 def serve(module: str, arguments: Sequence[str], port: int) -> Iterator[int]:
-    """Run `python -m module` until the block ends; yields its process id once /livez answers.
+    """Run `python -m module` until the block ends; yields its process id once it is ready.
 
     Raises `ServerFailed` where it ends early or is not ready within `DEADLINE_S`.
     """
@@ -149,12 +152,11 @@ def _await_ready(process: subprocess.Popen[bytes], module: str, port: int) -> No
             msg = f"{module} ended with status {process.returncode} before it was ready"
             raise ServerFailed(msg)
         try:
-            connection = Connection(port)
-        except OSError:
+            with closing(Connection(port)) as connection:
+                connection.send("/readyz", b"", method="GET")
+        except (OSError, ServerFailed):
             time.sleep(0.05)
-            continue
-        connection.send("/livez", b"", method="GET")
-        connection.close()
-        return
+        else:
+            return
     msg = f"{module} is not ready after {DEADLINE_S:g} s"
     raise ServerFailed(msg)

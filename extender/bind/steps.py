@@ -1,8 +1,8 @@
 """A bind call, the steps of a bind between which a shell does the I/O, and how a write can end.
 
 Values only: `extender.bind.state_machine` decides which step comes next, `extender.execution.bind`
-(live) and `extender.embedded.engine` execute a step. Every step ends in one of `Binds.read`,
-`Binds.written`, `Binds.held` or `Binds.abandon`, exactly once.
+executes a step. Every step ends in one of `Binds.read`, `Binds.written`, `Binds.held` or
+`Binds.abandon`, exactly once.
 """
 
 from __future__ import annotations

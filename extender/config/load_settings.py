@@ -59,21 +59,21 @@ def _check_together(settings: ExtenderSettings) -> None:
             f"setting read_port is {s.read_port}, expected another than listen_port, health_port",
         ),
         (
-            s.cluster is None and s.assume_s <= _ASSUME_BINDS * s.http_timeout_s,
+            s.assume_s <= _ASSUME_BINDS * s.http_timeout_s,
             (
                 f"setting assume_s is {s.assume_s:g}, expected more than {_ASSUME_BINDS} times "
                 f"http_timeout_s ({s.http_timeout_s:g})"
             ),
         ),
         (
-            s.cluster is None and s.claim_s <= s.http_timeout_s,
+            s.claim_s <= s.http_timeout_s,
             (
                 f"setting claim_s is {s.claim_s:g}, expected more than http_timeout_s "
                 f"({s.http_timeout_s:g}): binds are held for nearly as long"
             ),
         ),
         (
-            s.cluster is None and s.staleness_bound_s < _LONGEST_SILENCE_S,
+            s.staleness_bound_s < _LONGEST_SILENCE_S,
             (
                 f"setting staleness_bound_s is {s.staleness_bound_s:g}, expected "
                 f"{_LONGEST_SILENCE_S:g} or more: an API server may send nothing for as long"

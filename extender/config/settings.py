@@ -107,9 +107,8 @@ class ExtenderSettings(ConnectionSettings):
             gt=0,
             le=3600,
             description="Seconds, above 0 to 3600, after which state that its source has not "
-            "refreshed is not answered from; a live extender needs 41 or more, since a quiet API "
-            "server sends something every 33 s, and its loss is detected 8 s later. The embedded "
-            "cluster is never stale. 60: 19 s more than that minimum.",
+            "refreshed is not answered from; 41 or more, since a quiet API server sends something "
+            "every 33 s, and its loss is detected 8 s later. 60: 19 s more than that minimum.",
         ),
     ] = 60.0
     preempts_for_topology: Annotated[

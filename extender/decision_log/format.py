@@ -2,12 +2,11 @@
 
 Reads a line, or reports what is wrong with it. JSON lines of five kinds:
 
-- `run` opens each run of the extender (a restart appends another): mode, rules, and for an embedded
-  cluster its description and the digest of each machine type
-- `feed` is one input of a live cluster, in the order in which it came: `what` names the event
+- `run` opens each run of the extender (a restart appends another), with its rules
+- `feed` is one input of the state, in the order in which it came: `what` names the event
   (`extender.decision_log.codec`), `input` is what it holds
 - `call` is a verb: time, raw input, and the answer with its outcome and the state's generation
-- `step` is one step of a live bind or preemption: what came in, and what it led to (`output`: an
+- `step` is one step of a bind or preemption: what came in, and what it led to (`output`: an
   answer, a pod or nodes to read, or a Binding to write; where that replans with the devices that
   were free and the generation)
 - `wakes` are the unschedulable pods requeued at one moment
@@ -32,7 +31,6 @@ from pydantic import (
 )
 
 from extender.bind import WriteResult
-from extender.embedded import ClusterSpec
 from extender.errors import DecisionLogError
 from extender.protocol import Verb
 from extender.rules import Rules
@@ -62,21 +60,11 @@ class _Line(BaseModel):
 
 
 class HeaderLine(_Line):
-    """Opens a run. `cluster` is None where the cluster is live."""
+    """Opens a run."""
 
     kind: Literal["run"] = "run"
     v: Literal[1] = 1
-    mode: Literal["embedded", "live"]
-    cluster: ClusterSpec | None
-    machines: dict[str, str]
     rules: Rules
-
-    @model_validator(mode="after")
-    def _is_of_its_mode(self) -> HeaderLine:
-        if (self.cluster is None) != (self.mode == "live"):
-            msg = f"mode is {self.mode}, expected a cluster exactly where it is embedded"
-            raise ValueError(msg)
-        return self
 
 
 class _Bytes(_Line):
@@ -124,7 +112,7 @@ class CallLine(_Bytes):
 
 
 class FeedLine(_Line):
-    """One input of a live cluster. Its `input` is checked by what it is."""
+    """One input of the state. Its `input` is checked by what it is."""
 
     kind: Literal["feed"] = "feed"
     what: str
@@ -132,7 +120,7 @@ class FeedLine(_Line):
 
 
 class StepLine(_Bytes):
-    """One step of a live bind or preemption. `what` names the event.
+    """One step of a bind or preemption. `what` names the event.
 
     The first of a row has an input, `pod_read` has one where there was a pod; `binding_written` has
     `result` and `detail`, `nodes_read` has `read`, what was abandoned has `detail`.

@@ -1,7 +1,7 @@
 """Replays a decision log.
 
 Checks that this program still gives, byte for byte, the answers that a log recorded,
-the plans of a live cluster included; and from which free devices each of those plans was made.
+the plans included; and from which free devices each of those plans was made.
 Nothing but what the log holds decides, so replaying needs nothing else.
 
 It never reads the recorded outputs for anything but the comparison.
@@ -19,17 +19,15 @@ from extender.decision_log.codec import (
     recorded_output,
     step_id,
 )
-from extender.decision_log.format import CallLine, FeedLine, HeaderLine, read_lines
-from extender.decision_log.writer import machine_digests
-from extender.embedded import make_engine
-from extender.engine import Engine, Gateway
-from extender.errors import ClusterSpecError, DecisionLogError
-from extender.state import LiveCluster
+from extender.decision_log.format import FeedLine, HeaderLine, read_lines
+from extender.engine import Gateway, make_engine
+from extender.errors import DecisionLogError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from extender.decision_log.codec import EventLine, Json
+    from extender.rules import Rules
 
 __all__ = ["Replayed", "replay"]
 
@@ -60,8 +58,7 @@ class Replayed:
 def replay(lines: Iterable[str]) -> Replayed:
     """Handle every recorded event again and compare; stops at the first difference.
 
-    Raises `DecisionLogError` for text that is not a decision log or has no run, and for a run whose
-    cluster cannot be built any more.
+    Raises `DecisionLogError` for text that is not a decision log or has no run.
     """
     run: _Run | None = None
     n_calls = 0
@@ -72,16 +69,14 @@ def replay(lines: Iterable[str]) -> Replayed:
             continue
         try:
             if isinstance(line, HeaderLine):
-                run = _start(line)
-                recorded: Json = {"machines": line.machines}
-                replayed: Json = {"machines": run.machines}
-            else:
-                replayed = _handle(run, line)
-                if isinstance(line, FeedLine):
-                    continue
-                n_calls += 1
-                recorded = recorded_output(line)
-        except (ClusterSpecError, DecisionLogError) as error:
+                run = _Run(line.rules)
+                continue
+            replayed = _handle(run, line)
+            if isinstance(line, FeedLine):
+                continue
+            n_calls += 1
+            recorded = recorded_output(line)
+        except DecisionLogError as error:
             msg = f"decision log line {number}: {error}"
             raise DecisionLogError(msg) from error
         difference = _compare(number, recorded, replayed)
@@ -95,19 +90,14 @@ def replay(lines: Iterable[str]) -> Replayed:
 
 
 class _Run:
-    """One run of the extender, repeated; `machines` are the digests of an embedded cluster's."""
+    """One run of the extender, repeated."""
 
-    def __init__(self, gateway: Gateway, machines: dict[str, str], *, is_live: bool) -> None:
-        self.machines = machines
-        self._gateway = gateway
-        self._is_live = is_live
+    def __init__(self, rules: Rules) -> None:
+        self._gateway = Gateway(make_engine(rules), reconciles_each=True)
         self._steps: dict[str, PendingStep] = {}
 
     def handle(self, line: EventLine) -> Json:
         """What the line's event leads to now. Raises `DecisionLogError`."""
-        if not (self._is_live or isinstance(line, CallLine)):
-            msg = "a line of a live cluster, expected an embedded one's"
-            raise DecisionLogError(msg)
         event = read_event(line, self._steps)
         try:
             output = self._gateway.handle(event)
@@ -123,22 +113,6 @@ def _handle(run: _Run | None, line: EventLine) -> Json:
         msg = f"expected a header first, not a {line.kind}"
         raise DecisionLogError(msg)
     return run.handle(line)
-
-
-def _start(header: HeaderLine) -> _Run:
-    """Raises `ClusterSpecError`."""
-    if header.cluster is None:
-        rules = header.rules
-        cluster = LiveCluster(
-            rules.resources,
-            demand=rules.demand,
-            gpu_worth=rules.gpu_worth,
-            families=rules.group_families,
-        )
-        engine = Engine(cluster, rules)
-        return _Run(Gateway(engine, reconciles_each=True), {}, is_live=True)
-    embedded = make_engine(header.cluster, header.rules)
-    return _Run(Gateway(embedded), machine_digests(embedded), is_live=False)
 
 
 def _compare(number: int, recorded: Json, replayed: Json) -> Difference | None:

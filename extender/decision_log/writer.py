@@ -19,11 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from extender.decision_log.codec import Json
-    from extender.embedded import ClusterSpec
-    from extender.engine import Engine
     from extender.engine.events import Event, Output
+    from extender.rules import Rules
 
-__all__ = ["DecisionLog", "machine_digests"]
+__all__ = ["DecisionLog"]
 
 
 class DecisionLog:
@@ -37,21 +36,12 @@ class DecisionLog:
     def __init__(
         self,
         file: IO[str],
-        spec: ClusterSpec | None,
-        engine: Engine,
+        rules: Rules,
         on_end: Callable[[DecisionLogError], None],
     ) -> None:
         self._file: IO[str] | None = file
         self._on_end = on_end
-        header: Json = {
-            "kind": "run",
-            "v": VERSION,
-            "mode": "live" if spec is None else "embedded",
-            "cluster": None if spec is None else spec.model_dump(mode="json"),
-            "machines": {} if spec is None else machine_digests(engine),
-            "rules": asdict(engine.rules),
-        }
-        _write(file, header)
+        _write(file, {"kind": "run", "v": VERSION, "rules": asdict(rules)})
 
     def record(self, event: Event, output: Output) -> None:
         """Append one event and what it led to."""
@@ -62,14 +52,6 @@ class DecisionLog:
         except DecisionLogError as error:
             self._file = None
             self._on_end(error)
-
-
-def machine_digests(engine: Engine) -> dict[str, str]:
-    """Digest of each machine type, by kind; a recording that changed shows here."""
-    kinds = {view.kind.name: view.kind for view in engine.cluster.snapshot.nodes.values()}
-    return {
-        name: kind.machine.digest if kind.machine else "" for name, kind in sorted(kinds.items())
-    }
 
 
 def _write(file: IO[str], line: Json) -> None:

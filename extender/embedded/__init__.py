@@ -1,19 +1,28 @@
-"""A cluster in memory that is its own API server, for the demo and for trying policies.
+"""A cluster in memory, for the demo and for trying policies: its machines, and its API server.
 
-The same engine as on a live cluster; knows no client.
+Everything else is the live extender's: it lists, watches and binds here as it does on a real one.
 """
 
-from extender.embedded.engine import EmbeddedEngine, make_engine
-from extender.embedded.spec import RESOURCE_NAME, ClusterSpec, lay_out, parse_cluster, read_cluster
-from extender.embedded.state import EmbeddedCluster
+from extender.embedded.api_server import EmbeddedApi
+from extender.embedded.nodes import node_facts, node_manifest, topology_text
+from extender.embedded.spec import (
+    RESOURCE_NAME,
+    ClusterSpec,
+    EmbeddedNode,
+    lay_out,
+    parse_cluster,
+    read_cluster,
+)
 
 __all__ = [
     "RESOURCE_NAME",
     "ClusterSpec",
-    "EmbeddedCluster",
-    "EmbeddedEngine",
+    "EmbeddedApi",
+    "EmbeddedNode",
     "lay_out",
-    "make_engine",
+    "node_facts",
+    "node_manifest",
     "parse_cluster",
     "read_cluster",
+    "topology_text",
 ]

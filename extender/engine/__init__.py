@@ -6,6 +6,6 @@ that the gateway takes are the values of `extender.engine.events`.
 
 from extender.engine.call_reader import NEEDS_NAMES
 from extender.engine.gateway import Gateway, RatingLimit
-from extender.engine.verbs import Engine
+from extender.engine.verbs import Engine, make_engine
 
-__all__ = ["NEEDS_NAMES", "Engine", "Gateway", "RatingLimit"]
+__all__ = ["NEEDS_NAMES", "Engine", "Gateway", "RatingLimit", "make_engine"]

@@ -62,7 +62,7 @@ class RatingLimit:
 
 
 class Gateway:
-    """The way in to an engine, over an embedded cluster or a live one.
+    """The way in to an engine.
 
     `record` is called with each event and what it led to.
 

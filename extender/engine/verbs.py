@@ -39,6 +39,7 @@ from extender.protocol import (
     read_tolerations,
     responses,
 )
+from extender.state import LiveCluster
 from extender.unschedulable import UnschedulablePod, UnschedulablePool
 from topology.model import names
 
@@ -52,19 +53,26 @@ if TYPE_CHECKING:
     from extender.protocol import PodRequest
     from extender.rules import Rules
     from extender.snapshot import ClusterSnapshot
-    from extender.state import LiveCluster
     from kube.objects import PodFacts
 
-__all__ = ["Engine"]
+__all__ = ["Engine", "make_engine"]
+
+
+def make_engine(rules: Rules) -> Engine:
+    """An engine over a cluster of which nothing is known yet."""
+    cluster = LiveCluster(
+        rules.resources,
+        demand=rules.demand,
+        gpu_worth=rules.gpu_worth,
+        families=rules.group_families,
+    )
+    return Engine(cluster, rules)
 
 
 class Engine:
-    """The verbs over one cluster. Not thread-safe: called from the event loop only.
+    """The verbs over one cluster. Not thread-safe: called from the event loop only."""
 
-    `at_once` is that of `extender.groups.Groups`.
-    """
-
-    def __init__(self, cluster: LiveCluster, rules: Rules, *, at_once: bool = False) -> None:
+    def __init__(self, cluster: LiveCluster, rules: Rules) -> None:
         self._cluster = cluster
         self.rules = rules
         self._rater = Rater(loss_bounds=rules.loss_bounds)
@@ -72,12 +80,7 @@ class Engine:
         self._explain_rater = Rater(loss_bounds=rules.loss_bounds)
         self._free_capacity = DomainFreeCapacity(lambda: cluster.domains)
         self._recent_pods = RecentPods()
-        self.groups = Groups(
-            cluster,
-            self._rater,
-            claim_s=rules.claim_s,
-            at_once=at_once,
-        )
+        self.groups = Groups(cluster, self._rater, claim_s=rules.claim_s)
         self.unschedulable = UnschedulablePool(self._rater, wake_after_s=rules.wake_after_s)
         self._calls = CallReader(cluster, rules, self._recent_pods, self.unschedulable)
         self._group_filter = GroupFilter(self.groups)
@@ -126,8 +129,8 @@ class Engine:
     ) -> Answer:
         """Answer a call that needs no I/O; `body` is the request as it came.
 
-        `budget` bounds what filter and prioritize rate. Raises `ValueError` for BIND, PREEMPT and
-        END, which need I/O.
+        `budget` bounds what filter and prioritize rate. Raises `ValueError` for BIND and
+        PREEMPT, which need I/O.
         """
         match verb:
             case Verb.FILTER:

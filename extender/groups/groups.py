@@ -68,22 +68,12 @@ class Groups:
     """The groups of one engine. Not thread-safe: called from the event loop only.
 
     `assigned` is for pods with a node, `near_bound` for members that do not wait,
-    `releases` for bind calls. `at_once`: no watch of pending pods runs, and nothing can fail
-    between two Bindings (the embedded cluster). Members count as soon as filter is called for them,
-    which then plans, and no bind is held.
+    `releases` for bind calls.
     """
 
-    def __init__(
-        self,
-        cluster: LiveCluster,
-        rater: Rater,
-        *,
-        claim_s: float,
-        at_once: bool = False,
-    ) -> None:
+    def __init__(self, cluster: LiveCluster, rater: Rater, *, claim_s: float) -> None:
         self._cluster = cluster
-        self._at_once = at_once
-        self._is_listed = at_once
+        self._is_listed = False
         self._waiting = WaitingMembers()
         self._groups = self._waiting.groups
         self._bound = BoundMembers()
@@ -91,9 +81,7 @@ class Groups:
         self._counts = MemberCounts(self._bound, self._without_gpus)
         self._claims = Claims(cluster, rater, self._bound, claim_s=claim_s)
         self.readings = GroupReadings(self._groups, self._counts, self._claims, cluster)
-        self.releases = Releases(
-            self._waiting, cluster, self._claims, self.readings.journal, at_once
-        )
+        self.releases = Releases(self._waiting, cluster, self._claims, self.readings.journal)
         self.near_bound = NearBound(self._bound, self._claims.planner)
         self._reconciler = Reconciler(cluster, self._claims, self.releases, self._counts)
         self._departed = Departed()
@@ -141,8 +129,7 @@ class Groups:
 
     def depart(self, uid: str) -> None:
         """A pod is gone, or has a node: filter calls that come yet do not count."""
-        if not self._at_once:
-            self._departed.add(uid)
+        self._departed.add(uid)
         self.lose(uid)
 
     def lose(self, uid: str) -> None:
@@ -163,14 +150,6 @@ class Groups:
 
     def filter(self, request: PodRequest, offer: OfferedNodes, now_s: float) -> Plan | Reason:
         """What is claimed for a member of a group with a size, or why it waits."""
-        found = self._filter(request, offer, now_s)
-        if self._at_once and isinstance(found, Reason):
-            self.expire(now_s)
-            self.due(now_s)
-            found = self._filter(request, offer, now_s)
-        return found
-
-    def _filter(self, request: PodRequest, offer: OfferedNodes, now_s: float) -> Plan | Reason:
         if request.uid in self._departed or self._has_node(request.uid):
             return Reason.GROUP_WAITING
         joined = self._join(request, now_s)
@@ -287,7 +266,7 @@ class Groups:
             self.lose(uid)
             found = None
         if found is None:
-            member = Member(request, now_s, is_watched=self._at_once)
+            member = Member(request, now_s)
             group = self._waiting.add(key, member)
             self._reconciler.unsettled[key] = None
             self._review(group)

@@ -22,18 +22,17 @@ __all__ = ["Releases"]
 
 @dataclass(frozen=True, slots=True)
 class Releases:
-    """Releases groups; `at_once`: each member by itself, since nothing can fail."""
+    """Releases groups."""
 
     waiting: WaitingMembers
     cluster: LiveCluster
     claims: Claims
     journal: Journal
-    at_once: bool
 
     def arrive(self, group: Group, member: Member, n_open: int) -> None:
         """The bind call of a member with a claim is there; `n_open` members are missing."""
         if member.stage is Stage.CLAIMED:
-            member.stage = Stage.RELEASED if self.at_once else Stage.HELD
+            member.stage = Stage.HELD
             self.settle(group, n_open)
 
     def settle(self, group: Group, n_open: int) -> None:

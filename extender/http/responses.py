@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-__all__ = ["Body", "EmbeddedState", "ManagerJson", "NodesState", "PodJson", "Problem", "State"]
+__all__ = ["Body", "ManagerJson", "NodesState", "Problem", "State"]
 
 
 class Body(BaseModel):
@@ -100,44 +100,3 @@ class NodesState(Body):
     generation: int
     is_synced: bool
     nodes: dict[str, NodeJson]
-
-
-class PodMetadata(Body):
-    """Identity and annotations of a pod."""
-
-    namespace: str
-    name: str
-    uid: str
-    annotations: dict[str, str]
-
-
-class PodJson(Body):
-    """A bound pod in the shape of API JSON."""
-
-    metadata: PodMetadata
-    spec: dict[Literal["nodeName"], str]
-
-
-class EmbeddedDevice(Body):
-    """A device with its state and its pod."""
-
-    id: str
-    state: str
-    pod_uid: str | None
-
-
-class EmbeddedNodeJson(Body):
-    """A node of the embedded cluster."""
-
-    zone: str | None
-    machine: str
-    resource: str
-    devices: list[EmbeddedDevice]
-
-
-class EmbeddedState(Body):
-    """The embedded cluster: nodes by name, bound pods by uid."""
-
-    generation: int
-    nodes: dict[str, EmbeddedNodeJson]
-    pods: dict[str, PodJson]

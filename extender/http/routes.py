@@ -2,7 +2,7 @@
 
 kube-scheduler's verbs are a plain ASGI application (`extender.http.asgi`); what people, probes and
 Prometheus read are FastAPI routes, described at /openapi.json and /docs. Errors there are problem
-details. Nothing here changes state, except the end of a pod on the embedded cluster.
+details. Nothing here changes state, except that an embedded cluster's pods are created and deleted.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.exceptions import HTTPException
 
-from extender.embedded import EmbeddedEngine
 from extender.http.asgi import VerbApp
 from extender.http.explain_responses import Explanation
-from extender.http.responses import EmbeddedState, NodesState, PodJson, Problem, State
+from extender.http.responses import NodesState, Problem, State
 from extender.http.verbs import answer_now, verb_handlers
 from extender.page import add_page
 from extender.protocol import Verb
 from extender.read_api import add_read_api, read_body
-from kube.errors import KubeError
+from kube.client import Request as ApiRequest
+from kube.errors import KubeError, Unreadable
+from kube.objects import parse_object
 from topology.cli.program import version
 from topology.errors import quote
 
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
-    from extender.embedded import EmbeddedCluster
     from extender.http.verbs import Dependencies
+    from kube.client import Requester
 
 __all__ = ["create_app", "create_health_app", "create_read_app", "read_routes"]
 
@@ -47,6 +48,8 @@ _DESCRIPTION = (
 )
 _JSON = "application/json"
 _PROBLEM = "application/problem+json"
+_SOON_S = 10.0
+"""What a request to a server in memory is given; it takes none of it."""
 _FAILS: dict[int | str, dict[str, Any]] = {
     "default": {
         "description": "What is wrong, in a sentence.",
@@ -81,8 +84,8 @@ def read_routes(deps: Dependencies) -> FastAPI:
     _add_health_routes(app, deps)
     _add_state_routes(app, deps)
     _add_explain_route(app, deps)
-    if isinstance(deps.gateway.engine, EmbeddedEngine):
-        _add_embedded_routes(app, deps.gateway.engine.cluster, deps)
+    if deps.embedded is not None:
+        _add_embedded_route(app, deps.embedded)
     _add_read_api(app, deps)
     return app
 
@@ -181,12 +184,10 @@ def _add_state_routes(app: FastAPI, deps: Dependencies) -> None:
             unschedulable={reason.label: n for reason, n in engine.unschedulable.counts().items()},
         )
 
-    if deps.verbs is not None:
-
-        @app.get("/state/nodes", response_model=NodesState)
-        async def nodes() -> Response:
-            """Every node's devices with state and owner; for people, not for frequent polling."""
-            return _json(engine.cluster.as_json())
+    @app.get("/state/nodes", response_model=NodesState)
+    async def nodes() -> Response:
+        """Every node's devices with state and owner; for people, not for frequent polling."""
+        return Response(json.dumps(engine.cluster.as_json()), media_type=_JSON)
 
 
 def _add_explain_route(app: FastAPI, deps: Dependencies, *, prefix: str = "") -> None:
@@ -194,47 +195,33 @@ def _add_explain_route(app: FastAPI, deps: Dependencies, *, prefix: str = "") ->
     async def explain(namespace: str, name: str) -> Response:
         """Each node's best set for a pod of the cluster, its GB/s, what is left, or why not."""
         try:
-            pod = await _read_pod(namespace, name, deps)
+            pod = await deps.verbs.read_pod(namespace, name)
         except KubeError as error:
             raise HTTPException(502, f"pod {namespace}/{name} cannot be read: {error}") from error
         if pod is None:
-            where = "the cluster" if deps.verbs is not None else _EMBEDDED
-            raise HTTPException(404, f"pod {namespace}/{name} is not in {where}")
+            raise HTTPException(404, f"pod {namespace}/{name} is not in the cluster")
         return _answered(Verb.EXPLAIN, pod, deps)
 
 
-def _add_embedded_routes(app: FastAPI, cluster: EmbeddedCluster, deps: Dependencies) -> None:
-    @app.get("/embedded/state", response_model=EmbeddedState)
-    async def embedded_state() -> Response:
-        """Devices and pods of the embedded cluster."""
-        return _json(cluster.as_json())
+def _add_embedded_route(app: FastAPI, server: Requester) -> None:
+    pods = "/api/v1/namespaces/{namespace}/pods"
 
-    @app.get("/embedded/pods/{uid}", response_model=PodJson)
-    async def embedded_pod(uid: str) -> Response:
-        """A bound pod of the embedded cluster."""
-        pod = cluster.bound(uid)
-        if pod is None:
-            raise HTTPException(404, f"no pod with uid {uid} is bound on the embedded cluster")
-        return _json(pod.as_json())
-
-    @app.delete("/embedded/pods/{uid}", response_model=PodJson)
-    async def end_pod(uid: str) -> Response:
-        """End a pod of the embedded cluster, so that its devices are free again."""
-        return _answered(Verb.END, uid.encode(), deps)
-
-
-async def _read_pod(namespace: str, name: str, deps: Dependencies) -> bytes | None:
-    """A pod as the API server has it, or as the embedded cluster knows it."""
-    if deps.verbs is not None:
-        return await deps.verbs.read_pod(namespace, name)
-    engine = deps.gateway.engine
-    return engine.read_pod(namespace, name) if isinstance(engine, EmbeddedEngine) else None
-
-
-_EMBEDDED = (
-    "the embedded cluster: it has ended, or no scheduler called filter for it; GET /api/v1/pods "
-    "lists those that are there, and POST /explain takes a pod that is not"
-)
+    @app.api_route(pods, methods=["GET", "POST"], include_in_schema=False)
+    @app.api_route(f"{pods}/{{name}}", methods=["GET", "DELETE"], include_in_schema=False)
+    async def embedded(request: Request) -> Response:
+        """Pods of the embedded cluster, created, read and deleted as on a real one."""
+        body = None
+        if request.method == "POST":
+            try:
+                body = parse_object(await read_body(request))
+            except Unreadable as error:
+                raise HTTPException(400, f"the body is no JSON object: {error}") from error
+        asked = ApiRequest(request.method, request.scope["path"], _SOON_S, body=body)
+        try:
+            answer = await server.request(asked)
+        except KubeError as error:
+            raise HTTPException(error.status, error.detail) from error
+        return Response(answer, media_type=_JSON)
 
 
 def _answered(verb: Verb, body: bytes, deps: Dependencies) -> Response:
@@ -242,10 +229,6 @@ def _answered(verb: Verb, body: bytes, deps: Dependencies) -> Response:
     if answer.status != HTTPStatus.OK:
         raise HTTPException(answer.status, json.loads(answer.body)["error"])
     return Response(answer.body, media_type=_JSON)
-
-
-def _json(content: object) -> Response:
-    return Response(json.dumps(content), media_type=_JSON)
 
 
 def _problem(error: HTTPException) -> Response:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from extender.observe import ExtenderMetrics
     from extender.protocol import Answer, TimedAnswer
     from extender.read_api import ReadApi
+    from kube.client import Requester
     from kube.log import Logger
 
 __all__ = ["Dependencies", "Verbs", "answer_now", "verb_handlers"]
@@ -59,10 +60,10 @@ class Verbs(Protocol):
 class Dependencies:
     """What the routes need. `clock` gives the engine's time, `timer` monotonic seconds.
 
-    `verbs` is None over an embedded cluster, which answers bind at once. `is_ready` returns
-    whether requests should come at all, `unready_because` why not; `is_healthy` whether another
-    extender could do no better. `on_answer` is called with each answer and the plan that a bind
-    wrote. `logs_answers` is False where the log drops INFO. `read_api` is None where there is none.
+    `is_ready` returns whether requests should come at all, `unready_because` why not; `is_healthy`
+    whether another extender could do no better. `embedded` is the API server where that is in
+    memory. `on_answer` is called with each answer and the plan that a bind wrote. `logs_answers` is
+    False where the log drops INFO. `read_api` is None where there is none.
     """
 
     gateway: Gateway
@@ -72,9 +73,10 @@ class Dependencies:
     timer: Callable[[], float]
     body_limit_bytes: int
     is_ready: Callable[[], bool]
+    verbs: Verbs
     unready_because: Callable[[], str] = lambda: "state is not fresh"
     is_healthy: Callable[[], bool] = lambda: True
-    verbs: Verbs | None = None
+    embedded: Requester | None = None
     on_answer: Callable[[Answer, str | None], None] | None = None
     logs_answers: bool = True
     read_api: ReadApi | None = None
@@ -82,12 +84,8 @@ class Dependencies:
 
 def verb_handlers(deps: Dependencies) -> dict[str, Handler]:
     """The handler of each path."""
-    at_once = [Verb.FILTER, Verb.PRIORITIZE, Verb.EXPLAIN]
-    if deps.verbs is None:
-        at_once.append(Verb.BIND)
+    at_once = (Verb.FILTER, Verb.PRIORITIZE, Verb.EXPLAIN)
     handlers = {f"/{verb.value}": _at_once(verb, deps) for verb in at_once}
-    if deps.verbs is None:
-        return handlers
     waiting = {Verb.BIND: deps.verbs.bind, Verb.PREEMPT: deps.verbs.preempt}
     return handlers | {f"/{verb.value}": _waiting(verb, act, deps) for verb, act in waiting.items()}
 

@@ -5,7 +5,7 @@ Knows the wire; knows no cluster and decides nothing.
 
 from extender.protocol.answers import Answer, Outcome, TimedAnswer, Verb, failure
 from extender.protocol.messages import WirePod, decode
-from extender.protocol.node_affinity import read_node_affinity, write_node_affinity
+from extender.protocol.node_affinity import read_node_affinity
 from extender.protocol.pod_group import (
     GROUP_KINDS,
     GROUP_MARKS,
@@ -42,5 +42,4 @@ __all__ = [
     "reason_tail",
     "score_head",
     "score_tail",
-    "write_node_affinity",
 ]

@@ -19,14 +19,13 @@ __all__ = ["Answer", "Outcome", "TimedAnswer", "Verb", "failure"]
 
 
 class Verb(Enum):
-    """What can be called and recorded; END is a pod's end on the embedded cluster."""
+    """What can be called."""
 
     FILTER = "filter"
     PRIORITIZE = "prioritize"
     PREEMPT = "preempt"
     BIND = "bind"
     EXPLAIN = "explain"
-    END = "end"
 
 
 class Outcome(Enum):

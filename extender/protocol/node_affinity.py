@@ -1,4 +1,4 @@
-"""A pod's nodeSelector and required node affinity: from the wire, and back.
+"""A pod's nodeSelector and required node affinity, from the wire.
 
 They decide nothing in the verbs: kube-scheduler has held them when it calls an extender. What shows
 nodes that it has not filtered needs them (`extender.allowed_nodes`).
@@ -7,16 +7,14 @@ nodes that it has not filtered needs them (`extender.allowed_nodes`).
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from topology.node_affinity import ANY_NODE, LabelRequirement, RequiredNodeAffinity
 
 if TYPE_CHECKING:
     from extender.protocol.messages import PodSpec
 
-__all__ = ["read_node_affinity", "write_node_affinity"]
-
-Json: TypeAlias = "dict[str, object]"
+__all__ = ["read_node_affinity"]
 
 
 def read_node_affinity(spec: PodSpec) -> RequiredNodeAffinity:
@@ -45,25 +43,3 @@ def read_node_affinity(spec: PodSpec) -> RequiredNodeAffinity:
 def _shared(affinity: RequiredNodeAffinity) -> RequiredNodeAffinity:
     """The same object for equal ones: it is kept of thousands of pods."""
     return affinity
-
-
-def write_node_affinity(affinity: RequiredNodeAffinity) -> Json:
-    """The members of a spec from which the same is read."""
-    spec: Json = {}
-    if affinity.selector:
-        spec["nodeSelector"] = dict(affinity.selector)
-    if affinity.terms is not None:
-        terms = [
-            {
-                key: [_requirement(one) for one in term if one.is_field is is_field]
-                for key, is_field in (("matchExpressions", False), ("matchFields", True))
-            }
-            for term in affinity.terms
-        ]
-        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
-        spec["affinity"] = {"nodeAffinity": required}
-    return spec
-
-
-def _requirement(one: LabelRequirement) -> Json:
-    return {"key": one.key, "operator": one.operator, "values": list(one.values)}

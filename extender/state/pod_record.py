@@ -18,7 +18,6 @@ from extender.errors import MalformedPod, WireError
 from extender.protocol import messages, parse_pod, read_node_affinity
 from topology.annotations import ContainerPlan, Plan, decode_plan
 from topology.errors import CodecError
-from topology.model import names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,19 +46,6 @@ class BoundPod:
     name: str
     node: str
     plan_text: str | None
-
-    def as_json(self) -> dict[str, object]:
-        """The pod's record in the shape of API JSON."""
-        annotations = {} if self.plan_text is None else {names.PLAN: self.plan_text}
-        return {
-            "metadata": {
-                "namespace": self.namespace,
-                "name": self.name,
-                "uid": self.uid,
-                "annotations": annotations,
-            },
-            "spec": {"nodeName": self.node},
-        }
 
 
 class PodStage(Enum):

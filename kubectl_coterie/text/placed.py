@@ -23,7 +23,7 @@ def placed_lines(
     """The lines below the first one; `placed` None: what the pod has is not known."""
     machine = bound["machine"]
     node = printable(bound["node"])
-    lines = [f"On {node}" + (f", a {printable(machine)}" if machine else "")]
+    lines = [f"On {node}" + (f", {printable(machine)}" if machine else "")]
     has = _has(bound, placed)
     if has is not None:
         held_by = f", limited by {limit(has['limited_by'])}" if has.get("limited_by") else ""

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from extender.config import ExtenderSettings
-from extender.embedded import make_engine, parse_cluster
 from extender.observe import ExtenderMetrics
 from extender.protocol import Answer, Outcome, Verb
 from plugin.observe import PluginMetrics
 from tests.docs.settings_table import table
 from tests.live_metrics import idle_metrics
+from tests.unit.extender.engines import engine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,9 +34,7 @@ def name_of(family: Metric) -> str:
 
 def extender_metrics() -> list[Metric]:
     """The metrics of every extender, of one that has bound a pod."""
-    cluster = "1x dgx-1-v100"
-    engine = make_engine(parse_cluster(cluster), ExtenderSettings(cluster=cluster).rules)
-    metrics = ExtenderMetrics(engine)
+    metrics = ExtenderMetrics(engine({"count": 1, "machine": "dgx-1-v100"}))
     bound = Answer(
         Verb.BIND,
         Outcome.OK,

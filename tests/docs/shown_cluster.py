@@ -8,21 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
 from benchmarks.demo.process import run_extender
-from extender.embedded import lay_out, read_cluster
+from extender.embedded import lay_out, node_manifest, read_cluster
 from tests.integration.kube.forwarding_server import ForwardingServer
 from tests.integration.kubectl_coterie.installed_cluster import NODES, PODS, InstalledCluster
 from tests.unit.extender.pods import GPU, args, binding, pod
 from topology.annotations import DeviceHold, DevicesReport, encode_devices
 from topology.cli.program import version
-from topology.model import encode_topology, names
+from topology.model import names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -44,6 +45,7 @@ groups:
   - name: h100
     machine: dgx-h100
     count: 2
+    zone: zone-a
     labels: {network.topology.nvidia.com/spine: P1, network.topology.nvidia.com/leaf: S12}
 """
 NAMESPACE = "ml"
@@ -74,6 +76,7 @@ def shown_cluster(folder: Path) -> Iterator[Path]:
         waits = [_pod(*WAITS), _pod(*MISSING)]
         names_of_all = [node.name for node in nodes]
         for one in waits:
+            _create(client, one)
             answer = client.post("/filter", content=args(one, names_of_all)).json()
             assert not answer["NodeNames"]
         installed = _installed(nodes, pods, waits)
@@ -95,7 +98,19 @@ def _place(
 ) -> dict[str, Any]:
     """A pod that was bound to a node, where it runs."""
     made = _pod(name, n_gpus, wish)
+    _create(client, made)
     assert client.post("/filter", content=args(made, [node])).json()["NodeNames"] == [node]
+    return _bind(client, made, node)
+
+
+def _create(client: httpx.Client, made: dict[str, Any]) -> None:
+    """The owner creates the pod."""
+    client.post(f"/api/v1/namespaces/{NAMESPACE}/pods", json=made).raise_for_status()
+
+
+def _bind(client: httpx.Client, made: dict[str, Any], node: str) -> dict[str, Any]:
+    """The pod as it runs."""
+    name = made["metadata"]["name"]
     bind = binding(name, node, PodName=name, PodNamespace=NAMESPACE)
     assert client.post("/bind", content=bind).json() == {"Error": ""}
     made["spec"]["nodeName"] = node
@@ -105,13 +120,18 @@ def _place(
 
 
 def _place_group(client: httpx.Client, name: str, nodes: Sequence[str]) -> list[dict[str, Any]]:
-    """Members of eight GPUs, which are planned once all were filtered."""
+    """Members of eight GPUs, which are planned once all are there and bound together."""
     wish = {"group": name, "group_size": str(len(nodes))}
-    members = [(f"{name}-{i}", 8, node, wish) for i, node in enumerate(nodes)]
-    for member, n_gpus, node, _ in members[:-1]:
-        waits = args(_pod(member, n_gpus, wish), [node])
-        assert not client.post("/filter", content=waits).json()["NodeNames"]
-    return [_place(client, *one) for one in reversed(members)][::-1]
+    members = [_pod(f"{name}-{i}", 8, wish) for i in range(len(nodes))]
+    for one in members:
+        _create(client, one)
+    calls = [args(one, [node]) for one, node in zip(members, nodes, strict=True)]
+    named: list[str] = []
+    while named != list(nodes):  # planned within half a second of the first calls
+        answers = (client.post("/filter", content=call).json() for call in calls)
+        named = [name for answer in answers for name in answer["NodeNames"]]
+    with ThreadPoolExecutor(len(nodes)) as binds:
+        return list(binds.map(partial(_bind, client), members, nodes))
 
 
 def _installed(
@@ -145,23 +165,15 @@ def _installed(
 
 def _node(node: EmbeddedNode, pods: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The Node of a machine, with what its node plugin reports."""
-    assert node.topology is not None
-    gpus = zip(node.topology.gpus, node.ids, strict=True)
-    topology = replace(node.topology, gpus=tuple(replace(gpu, uuid=one) for gpu, one in gpus))
     holds = tuple(
         DeviceHold(one["metadata"]["uid"], NAMESPACE, one["metadata"]["name"], "main", GPU, ids)
         for one in pods
         if one["spec"]["nodeName"] == node.name and (ids := tuple(one["ids"]))
     )
-    counts = {GPU: str(len(node.ids))}
-    annotations = {
-        names.TOPOLOGY: encode_topology(topology),
-        names.DEVICES: encode_devices(DevicesReport(generation=1, holds=holds)),
-    }
-    return {
-        "metadata": {"name": node.name, "annotations": annotations},
-        "status": {"allocatable": counts, "capacity": counts},
-    }
+    found = node_manifest(node)
+    report = DevicesReport(generation=1, holds=holds)
+    found["metadata"]["annotations"][names.DEVICES] = encode_devices(report)
+    return found
 
 
 @contextmanager

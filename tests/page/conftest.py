@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from pathlib import Path
@@ -12,8 +11,9 @@ import pytest
 from playwright.sync_api import expect
 
 from benchmarks.demo.process import run_extender
+from tests.integration.extender.embedded_client import create, filtered, place
 from tests.page.chromium import chromium
-from tests.unit.extender.pods import args, binding, pod
+from tests.unit.extender.pods import pod
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -40,22 +40,13 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     with run_extender(CLUSTER, port=0, log=log) as found:
         nodes = [node["name"] for node in found.get("/api/v1/nodes").json()["items"]]
         for i, size in enumerate(SIZES):
-            place(found, size, f"u{i}", nodes[i * 2 : i * 2 + 2])
+            place(found, pod(size, uid=f"u{i}"), nodes[i * 2 : i * 2 + 2])
         strange = pod(2, uid="strange")
         strange["metadata"]["name"] = SCRIPT_NAME
-        assert found.post("/filter", content=args(strange, ["dgx-a100-1"])).json()["NodeNames"]
-        bound = json.loads(binding("strange", "dgx-a100-1")) | {"PodName": SCRIPT_NAME}
-        assert found.post("/bind", json=bound).json() == {"Error": ""}
-        assert not found.post("/filter", content=args(pod(8, uid="waits"), ["dgx-a100-1"])).json()[
-            "NodeNames"
-        ]
+        place(found, strange, ["dgx-a100-1"])
+        waits = create(found, pod(8, uid="waits"))
+        assert not filtered(found, waits, ["dgx-a100-1"])
         yield found
-
-
-def place(client: Client, size: int, uid: str, nodes: list[str]) -> None:
-    """Place a pod on the first of these nodes that filter names."""
-    named = client.post("/filter", content=args(pod(size, uid=uid), nodes)).json()["NodeNames"]
-    assert client.post("/bind", content=binding(uid, named[0])).json() == {"Error": ""}
 
 
 @pytest.fixture

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,20 +13,22 @@ import yaml
 from playwright.sync_api import expect
 
 from benchmarks.demo.process import run_extender
+from tests.integration.extender.embedded_client import bind, create, delete, filtered, place
 from tests.page.chromium import most_tiles, serious_faults, settled
 from tests.page.conftest import SCRIPT_NAME
-from tests.unit.extender.pods import args, binding, pod
+from tests.unit.extender.pods import pod
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from httpx import Client
-    from playwright.sync_api import Locator
+    from playwright.sync_api import Locator, Page, Route
 
 pytestmark = pytest.mark.page
 
 LEAF, SPINE = "network.topology.nvidia.com/leaf", "network.topology.nvidia.com/spine"
+PLANNED_WITHIN_S = 60.0
 VIEWS = {
     "groups": ("groups", "3 of 4 members are here"),
     "group": ("group/default/train", "2 members bound"),
@@ -40,6 +45,7 @@ def leaves(n_spines: int, n_leaves: int, n_nodes: int) -> list[dict[str, Any]]:
             "name": f"p{spine}s{leaf}",
             "machine": "dgx-h100",
             "count": n_nodes,
+            "zone": "zone-a",
             "labels": {SPINE: f"P{spine}", LEAF: f"S{leaf}"},
         }
         for spine in range(n_spines)
@@ -60,24 +66,30 @@ def member(uid: str, group: str, size: int) -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def fabric(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    """Two spines of three leaves, and a node without labels; a group is bound, one waits."""
+    """Two spines of three leaves, and a node under none; a group is bound, one waits."""
     folder = tmp_path_factory.mktemp("fabric")
-    nodes = [*leaves(2, 3, 3), {"name": "alone", "machine": "8x-l4", "count": 1}]
+    nodes = [*leaves(2, 3, 3), {"name": "alone", "machine": "8x-l4", "count": 1, "zone": "zone-a"}]
     with run_extender(
         write(folder / "c.yaml", nodes), port=0, log=folder / "extender.log"
     ) as client:
         names = [node["name"] for node in client.get("/api/v1/nodes").json()["items"]]
-        train = [args(member(f"t{i}", "train", 2), names) for i in range(2)]
-        client.post("/filter", content=train[0])
-        for i in (1, 0):
-            (on,) = client.post("/filter", content=train[i]).json()["NodeNames"]
-            assert client.post("/bind", content=binding(f"t{i}", on)).json() == {"Error": ""}
+        place_group(client, [member(f"t{i}", "train", 2) for i in range(2)], names)
         for i in range(3):
-            client.post("/filter", content=args(member(f"w{i}", "sweep", 4), names))
-        single = args(pod(2, uid="single"), ["p1s2-0"])
-        assert client.post("/filter", content=single).json()["NodeNames"] == ["p1s2-0"]
-        client.post("/bind", content=binding("single", "p1s2-0"))
+            waits = create(client, member(f"w{i}", "sweep", 4))
+            assert not filtered(client, waits, names)
+        place(client, pod(2, uid="single"), ["p1s2-0"])
         yield client
+
+
+def place_group(client: Client, pods: list[dict[str, Any]], nodes: list[str]) -> None:
+    """Create members, and bind them together once their group is planned."""
+    created = [create(client, one) for one in pods]
+    until_s = time.monotonic() + PLANNED_WITHIN_S
+    while len(named := [on for one in created for on in filtered(client, one, nodes)]) < len(pods):
+        assert time.monotonic() < until_s
+        time.sleep(0.05)
+    with ThreadPoolExecutor(len(pods)) as binds:
+        list(binds.map(partial(bind, client), created, named))
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -128,9 +140,24 @@ def test_groups_that_wait_come_first_with_counts_and_reason(open_page, fabric):
     expect(page.get_by_role("region", name="Members").locator("tbody tr")).to_have_count(2)
 
 
+def show_unlabelled(page: Page, name: str) -> None:
+    """Show the fabric as if nodes of that name had no labels; embedded ones have their zone's."""
+
+    def answer(route: Route) -> None:
+        body = route.fetch().json()
+        for one in body["items"]:
+            if one["name"].startswith(name):
+                one["domains"] = []
+        route.fulfill(json=body)
+
+    page.route("**/api/v1/nodes?*", answer)
+    page.evaluate("location.hash = '#/fabric'")
+
+
 def test_the_fabric_has_a_cell_for_each_gpu_below_its_domains(open_page, fabric):
     """Leaves of the same name below two spines are two; a node without labels is by itself."""
-    page = open_page("fabric", at=fabric)
+    page = open_page("pending", at=fabric)
+    show_unlabelled(page, "alone-0")
     settled(page, "spine P1")
     expect(page.locator(".tile")).to_have_count(19)
     headings = page.locator(".group.domain").all_inner_texts()
@@ -199,11 +226,7 @@ def test_a_member_that_waits_is_not_said_to_be_placed_now(open_page, fabric):
 def test_groups_whose_names_have_one_hash_differ_in_colour(open_page, fabric):
     """In the list and in the picture; the colour is the group's in both."""
     other = next(f"g{i}" for i in range(1000) if hashed(f"default/g{i}") == hashed("default/train"))
-    nodes = ["alone-0"]
-    assert fabric.post("/filter", content=args(pod(1, uid="same", group=other), nodes)).json()[
-        "NodeNames"
-    ]
-    fabric.post("/bind", content=binding("same", "alone-0"))
+    place(fabric, pod(1, uid="same", group=other), ["alone-0"])
     page = open_page("groups", at=fabric)
     settled(page, f"default/{other}")
     rows = page.get_by_role("region", name="Groups").locator("tbody tr")
@@ -214,7 +237,7 @@ def test_groups_whose_names_have_one_hash_differ_in_colour(open_page, fabric):
     page.evaluate("location.hash = '#/fabric'")
     page.wait_for_selector(f'.cell[data-group="default/{other}"]')
     shown = {key: fill(page.locator(f'.cell[data-group="{key}"]').first) for key in listed}
-    fabric.delete("/embedded/pods/same").raise_for_status()
+    delete(fabric, "pod-same")
     assert shown == listed
     assert len(set(shown.values())) == 2
 
@@ -249,17 +272,16 @@ def test_a_change_of_a_group_appears_without_a_reload(open_page, fabric):
     """By the stream, which names it: it comes, and it goes with its only member."""
     page = open_page("groups", at=fabric)
     settled(page, "2 groups, 1 waits")
-    short = args(pod(1, uid="short", group="short"), ["alone-0"])
-    assert fabric.post("/filter", content=short).json()["NodeNames"]
-    fabric.post("/bind", content=binding("short", "alone-0"))
+    place(fabric, pod(1, uid="short", group="short"), ["alone-0"])
     settled(page, "default/short")
-    fabric.delete("/embedded/pods/short").raise_for_status()
+    delete(fabric, "pod-short")
     settled(page, "2 groups, 1 waits")
 
 
 def test_a_network_without_labels_is_said_in_words(open_page):
     """Not an empty picture."""
-    page = open_page("fabric")
+    page = open_page("pending")
+    show_unlabelled(page, "")
     settled(page, "No node has labels that say where it is in the network")
     expect(page.locator(".tile")).to_have_count(0)
     groups = open_page("groups")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from urllib.parse import urlencode
 
 import pytest
 from playwright.sync_api import expect
 
 from benchmarks.demo.process import run_extender
+from tests.integration.extender.embedded_client import delete, place
 from tests.page.chromium import most_tiles, serious_faults, settled
-from tests.page.conftest import SCRIPT_NAME, place
+from tests.page.conftest import SCRIPT_NAME
+from tests.unit.extender.pods import pod
 
 pytestmark = pytest.mark.page
 
@@ -79,12 +82,12 @@ def test_names_of_nics_are_clear_of_gpus(open_page):
 
 def test_the_headline_says_what_the_api_says(open_page, client):
     """GPUs, free and stranded ones and pods that wait, as `/api/v1/cluster` has them."""
-    place(client, 6, "leaves-two", ["dgx-h100-7"])
+    place(client, pod(6, uid="leaves-two"), ["dgx-h100-7"])
     page = open_page("")
     settled(page, "168 GPUs")
     sums = client.get("/api/v1/cluster").json()
     headline = page.inner_text("h1")  # before it says what is so without the pod
-    client.delete("/embedded/pods/leaves-two").raise_for_status()
+    delete(client, "pod-leaves-two")
     assert sums["gpus_stranded"] >= 2
     assert headline == (
         f"168 GPUs, {sums['gpus_free']} free, {sums['gpus_stranded']} of them can form "
@@ -105,10 +108,10 @@ def test_the_headline_names_no_stranded_gpus_where_there_are_none(open_page):
 
 def test_a_change_appears_without_a_reload(open_page, client):
     """A pod that ends frees its cells by the stream of changes."""
-    place(client, 8, "short", ["dgx-h100-7"])
+    place(client, pod(8, uid="short"), ["dgx-h100-7"])
     page = open_page("")
     page.wait_for_selector('[data-node="dgx-h100-7"] >> text=full')
-    client.delete("/embedded/pods/short").raise_for_status()
+    delete(client, "pod-short")
     page.wait_for_selector('[data-node="dgx-h100-7"] >> text=8 free')
     expect(page.locator("#live")).to_have_text("Live")
 
@@ -153,7 +156,8 @@ def test_the_keyboard_walks_through_the_page(open_page):
     second = page.evaluate("document.activeElement.dataset.node")
     assert second != first
     page.keyboard.press("End")
-    assert page.evaluate("document.activeElement.dataset.node") == "dgx-h100-7"
+    last = page.evaluate("document.activeElement.dataset.node")
+    assert last == page.locator(".tile").last.get_attribute("data-node")
     page.keyboard.press("Enter")
     page.wait_for_selector(".set")
     page.focus(".set")
@@ -219,7 +223,7 @@ def test_nothing_moves_where_motion_is_not_wanted(open_page):
 def test_a_pod_is_drawn_beside_the_runner_up(open_page, client):
     """The set that it has and the second one of its node, with figures and why that lost."""
     # On an empty cube mesh a set of two has a second, and both are on one machine.
-    place(client, 2, "beside", ["dgx-1-v100-5"])
+    place(client, pod(2, uid="beside"), ["dgx-1-v100-5"])
     explained = client.get("/api/v1/explain/default/pod-beside").json()
     second = explained["bound"]["runner_up_set"]
     page = open_page("pod/default/pod-beside")
@@ -238,7 +242,7 @@ def test_a_pod_is_drawn_beside_the_runner_up(open_page, client):
         expect(card.locator(".figure")).to_contain_text("of the best")
     expect(other).to_contain_text(f"Why not: {second['why']}.")
     expect(page.get_by_role("region", name="Containers")).to_contain_text("main")
-    client.delete("/embedded/pods/beside").raise_for_status()
+    delete(client, "pod-beside")
 
 
 def test_a_waiting_pod_is_drawn_where_it_would_go_and_on_the_second_node(open_page, client):
@@ -261,7 +265,9 @@ def test_a_waiting_pod_is_drawn_where_it_would_go_and_on_the_second_node(open_pa
 def test_a_what_if_shows_where_pods_go_and_changes_nothing(open_page, client):
     """As the API answers the same question; the drawing, what is left, a drain, a new machine."""
     before = client.get("/api/v1/cluster").json()
-    page = open_page("what-if?size=8&count=2&affinity=nvlink&policy=required&add=dgx-h100")
+    machine = client.get("/api/v1/nodes/dgx-h100-0").json()["machine"]
+    wanted = {"size": 8, "count": 2, "affinity": "nvlink", "policy": "required", "add": machine}
+    page = open_page(f"what-if?{urlencode(wanted)}")
     settled(page, "2 pods would be placed.")
     assert page.get_by_label("GPUs of a pod").input_value() == "8"
     manifest = {
@@ -276,7 +282,7 @@ def test_a_what_if_shows_where_pods_go_and_changes_nothing(open_page, client):
     }
     question = {
         "pods": [{"manifest": manifest, "count": 2}],
-        "add": [{"machine": "dgx-h100", "count": 1}],
+        "add": [{"machine": machine, "count": 1}],
     }
     answer = client.post("/api/v1/what-if", json=question).json()
     rows = page.get_by_role("region", name="Placements").locator("tbody tr")
@@ -287,8 +293,8 @@ def test_a_what_if_shows_where_pods_go_and_changes_nothing(open_page, client):
     first = page.get_by_role("region", name=answer["placements"][0]["node"])
     expect(first.locator(".gpu.in")).to_have_count(8)
     left = page.get_by_role("region", name="Before and after")
-    (h100,) = (one for one in answer["after"] if one["machine"] == "dgx-h100")
-    expect(left.get_by_role("row").filter(has_text="dgx-h100")).to_contain_text(
+    (h100,) = (one for one in answer["after"] if one["machine"] == machine)
+    expect(left.get_by_role("row").filter(has_text=machine)).to_contain_text(
         f"{h100['nodes'] - 1} → {h100['nodes']}"
     )
     assert client.get("/api/v1/cluster").json()["generation"] == before["generation"]
@@ -369,13 +375,14 @@ def test_pending_pods_show_whose_end_would_make_room(open_page):
     assert page.locator(".tile").get_attribute("data-node") == "dgx-1-v100-0"
 
 
-def test_a_filter_is_kept_in_the_address(open_page):
+def test_a_filter_is_kept_in_the_address(open_page, client):
     """The machine that was chosen, also after a reload."""
+    machine = client.get("/api/v1/nodes/8x-l4-0").json()["machine"]
     page = open_page("")
     page.wait_for_selector(".tile")
-    page.get_by_label("Machine").select_option("8x-l4")
+    page.get_by_label("Machine").select_option(machine)
     expect(page.locator(".tile")).to_have_count(4)
-    assert page.url.endswith("#/?machine=8x-l4")
+    assert page.url.endswith(f"#/?{urlencode({'machine': machine})}")
     page.reload()
     expect(page.locator(".tile")).to_have_count(4)
 

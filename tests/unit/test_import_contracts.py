@@ -20,6 +20,7 @@ SHELLS = {
         "extender.clocks",
         "extender.command_line",
         "extender.config",
+        "extender.embedded.api_server",
         "extender.errors",
         "extender.execution",
         "extender.http",

@@ -14,17 +14,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from extender.embedded import lay_out
+from extender.embedded import lay_out, node_manifest
 from tests.cluster.control.api import open_api
-from tests.cluster.fleet.nodes import node_manifest, node_path
+from tests.cluster.fleet.nodes import node_path
 from tests.cluster.fleet.stand_in import StandIn
 from tests.cluster.node.agent_account import agent_kubeconfig
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from extender.embedded import ClusterSpec
-    from extender.embedded.spec import EmbeddedNode
+    from extender.embedded import ClusterSpec, EmbeddedNode
     from tests.cluster.control.api import Api
     from tests.cluster.control.control_plane import ControlPlane
 

@@ -1,8 +1,7 @@
 """A real Prometheus answers every expression of the dashboards and rules, from the programs' pages.
 
-The pages are those of an extender over an embedded cluster, on which a pod is placed at each
-scrape, and of a plugin that serves a resource; in place of a cluster's they are scraped every
-second.
+The pages are those of an engine over a described cluster, on which a pod is placed at each scrape,
+and of a plugin that serves a resource; in place of a cluster's they are scraped every second.
 """
 
 from __future__ import annotations
@@ -87,7 +86,7 @@ class Cluster:
         for verb, body in calls:
             self._extender.observe(self._engine.answer(verb, body, now_s), 0.002)
         if self._n_pods > 4:
-            self._engine.answer(Verb.END, f"u{self._n_pods - 4}".encode(), now_s)
+            self._engine.end(f"u{self._n_pods - 4}")
 
 
 class Prometheus:

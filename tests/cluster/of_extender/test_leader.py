@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from extender.embedded import lay_out, parse_cluster
+from extender.embedded import lay_out, node_manifest, parse_cluster
 from tests.cluster.control.control_plane import ControlPlane
 from tests.cluster.control.manifests import (
     NAMESPACE,
@@ -26,7 +26,6 @@ from tests.cluster.control.manifests import (
     scheduler_config,
 )
 from tests.cluster.control.processes import free_port
-from tests.cluster.fleet.nodes import node_manifest
 from tests.cluster.fleet.stage import Cast, play
 from tests.cluster.fleet.workload import PODS, SCHEDULER, Mix, arrivals, make_pod, pod_path, submit
 

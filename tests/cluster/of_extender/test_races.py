@@ -10,10 +10,10 @@ from copy import deepcopy
 import httpx
 import pytest
 
-from extender.embedded import parse_cluster
+from extender.embedded import node_manifest, parse_cluster
 from tests.cluster.control.proxy import open_proxy, write_kubeconfig
 from tests.cluster.fleet.checker import FaultKind
-from tests.cluster.fleet.nodes import node_manifest, node_path
+from tests.cluster.fleet.nodes import node_path
 from tests.cluster.fleet.stage import EXTENDER_USER, play, stand_by, start_cast
 from tests.cluster.fleet.workload import SCHEDULER, Mix, arrivals, make_pod, pod_path, submit
 

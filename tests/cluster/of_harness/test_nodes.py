@@ -9,12 +9,18 @@ from dataclasses import replace
 
 import pytest
 
-from extender.embedded import ClusterSpec, lay_out, parse_cluster
+from extender.embedded import (
+    ClusterSpec,
+    lay_out,
+    node_manifest,
+    parse_cluster,
+    topology_text,
+)
 from extender.embedded.spec import NodeGroup
 from tests.cluster.control.api import open_api
 from tests.cluster.fleet.checker import Change, Checker, FaultKind, Follower, current_revision
 from tests.cluster.fleet.judge import Judge
-from tests.cluster.fleet.nodes import FLEET, create_nodes, node_manifest, topology_text
+from tests.cluster.fleet.nodes import FLEET, create_nodes
 from tests.cluster.fleet.stand_in import StandIn
 from tests.cluster.fleet.workload import PODS, Mix, arrivals, make_pod, pod_path
 from topology.model import decode_topology

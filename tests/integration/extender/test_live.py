@@ -15,11 +15,10 @@ import pytest
 from extender import wiring
 from extender.config import ExtenderSettings
 from extender.decision_log.replay import replay
-from extender.embedded import lay_out, parse_cluster
+from extender.embedded import lay_out, node_manifest, parse_cluster
 from extender.http.explain_responses import Explanation
 from extender.http.responses import NodesState, State
 from kube.errors import SettingsError
-from tests.cluster.fleet.nodes import node_manifest
 from tests.integration.extender.fake_api import FakeApi, fake_api
 from tests.integration.extender.test_serving import WatchedLog
 from tests.unit.extender.pods import GPU, container
@@ -62,13 +61,15 @@ class Live:
         self.log = log
         self.client = client
 
-    def create(self, name: str, n_gpus: int | None, **annotations: str) -> dict[str, Any]:
+    def create(
+        self, name: str, n_gpus: int, *, scheduler: str = "coterie-scheduler", **annotations: str
+    ) -> dict[str, Any]:
         """Create a pending pod; annotations by their short names."""
         keys = {
             f"{names.PREFIX}{key.replace('_', '-')}": value for key, value in annotations.items()
         }
         meta = {"namespace": "default", "name": name, "annotations": keys}
-        spec = {"containers": [container("main", n_gpus)], "schedulerName": "coterie-scheduler"}
+        spec = {"containers": [container("main", n_gpus)], "schedulerName": scheduler}
         content = {"metadata": meta, "spec": spec, "status": {"phase": "Pending"}}
         return self.api.put("pods", content)
 
@@ -203,13 +204,12 @@ def test_routes_of_a_live_extender(tmp_path):
         for path, status in (
             ("/explain/default/q", 404),
             ("/openapi.json", 200),
-            ("/embedded/state", 404),
             ("/livez", 200),
             ("/readyz", 200),
             ("/healthz", 200),
         ):
             assert (await live.client.get(path)).status_code == status
-        live.api.faults["get pods"] = [500]
+        live.api.faults["GET /api/v1/namespaces/default/pods/p"] = [500]
         unread = await live.client.get("/explain/default/p")
         assert unread.status_code == 502
         assert unread.json()["detail"].startswith("pod default/p cannot be read: ")
@@ -353,12 +353,12 @@ def test_a_fault_of_the_api_server_is_logged_and_survived(tmp_path):
     """A bind that the server refuses for a moment; a start on which it does not answer at once."""
 
     def prepare(api: FakeApi) -> None:
-        api.faults["list nodes"] = [500]
+        api.faults["GET /api/v1/nodes"] = [500]
 
     async def act(live: Live) -> None:
         live.create("p", 2)
         await live.filter("p")
-        live.api.faults["bind"] = [403]
+        live.api.faults["/binding"] = [403]
         assert "refused" in await live.bind("p", NODES[0].name)
         await live.api.until(lambda: live.api.events)
         assert live.api.events[0]["reason"] == "GpuBindRefused"
@@ -380,7 +380,7 @@ def test_another_extender_should_serve_where_the_api_server_is_not_away(tmp_path
     """kube-scheduler is restarted by it: an outage must restart none, a broken leader must end."""
 
     def prepare(api: FakeApi) -> None:
-        api.faults["list nodes"] = [status] * 10_000
+        api.faults["GET /api/v1/nodes"] = [status] * 10_000
 
     async def act(live: Live) -> None:
         assert (await live.client.get("/readyz")).status_code == 503

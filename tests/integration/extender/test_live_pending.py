@@ -25,7 +25,7 @@ def test_pods_without_a_group_wait_for_no_pending_pods(tmp_path):
     """Where those cannot be listed groups wait, and nothing else does; the log has members only."""
 
     def prepare(api: FakeApi) -> None:
-        api.faults["list pending"] = [403] * 10_000
+        api.faults["spec.schedulerName="] = [403] * 10_000
 
     async def act(live: Live) -> None:
         await live.place("p", 2, NODES[0].name)
@@ -41,7 +41,7 @@ def test_pods_without_a_group_wait_for_no_pending_pods(tmp_path):
     run(tmp_path, act, prepare=prepare, file=file)
     seen = [line for line in file.getvalue().splitlines() if "see_pending" in line]
     assert seen
-    assert not [line for line in seen if "uid-p" in line]
+    assert not [line for line in seen if "uid-default-p" in line]
 
 
 def test_pending_pods_of_several_schedulers_are_watched(tmp_path):
@@ -49,9 +49,7 @@ def test_pending_pods_of_several_schedulers_are_watched(tmp_path):
 
     async def act(live: Live) -> None:
         for name in ("a", "b"):
-            pod = live.create(name, 2, group="g", group_size="2")
-            pod["spec"]["schedulerName"] = "second"
-            live.api.put("pods", pod)
+            live.create(name, 2, scheduler="second", group="g", group_size="2")
             await live.filter(name)
         await until_placed(live, "a")
         metrics = (await live.client.get("/metrics")).text

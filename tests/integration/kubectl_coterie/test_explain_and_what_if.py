@@ -96,7 +96,7 @@ def test_a_placed_pod_that_has_other_gpus_than_planned(serve):
         nodes__n={"gpus": [{"id": one} for one in "abc"]},
     )
     assert call("explain", "p", "-n", "ml").stdout.splitlines()[1:] == [
-        "On n, a m",
+        "On n, m",
         "Has {0,1}, 24 GB/s (100 % of its best)",
         "The kubelet gave other GPUs than planned: planned was {1,2}.",
     ]

@@ -141,15 +141,13 @@ def test_a_dry_run_changes_nothing(root):
         async with a_node(root) as node:
             node.write_specification()
             left = node.leave_socket()
-            version = node.api.version
             done = await node.clean("--annotations", "--dry-run")
             assert done.exit_code == 0
             lines = done.stdout.splitlines()
             assert [line.startswith("would remove ") for line in lines] == [True] * 5
             assert left.exists()
             assert (node.cdi / SPECIFICATION).exists()
-            assert node.annotations.items() >= OURS.items()
-            assert node.api.version == version + 1  # a patch of nothing, with which it reads
+            assert node.annotations == OURS | {"other": "o"}
 
     asyncio.run(go())
 
@@ -262,7 +260,7 @@ def test_a_kubelet_that_cannot_be_asked_is_no_permission(root):
     ("status", "code", "said"),
     [
         (404, 0, "nothing to remove"),
-        (403, 1, "left annotations of node n1: they cannot be removed: 403 Fault: patch nodes"),
+        (403, 1, "left annotations of node n1: they cannot be removed: 403 Fault: PATCH"),
     ],
     ids=["a Node that is gone carries nothing", "a refusal is said"],
 )
@@ -271,7 +269,7 @@ def test_what_the_api_server_says_of_the_node(root, status, code, said):
 
     async def go():
         async with a_node(root) as node:
-            node.api.faults["patch nodes"] = [status]
+            node.api.faults["PATCH /api/v1/nodes"] = [status]
             done = await node.clean("--annotations")
             assert (done.exit_code, done.stdout.splitlines()[0][: len(said)]) == (code, said)
 

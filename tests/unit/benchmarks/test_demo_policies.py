@@ -102,23 +102,44 @@ def test_answers_that_kube_scheduler_would_not_take(rng, check_message):
     created = httpx.MockTransport(lambda _: httpx.Response(201))
     client = httpx.Client(transport=created, base_url="http://extender")
     with pytest.raises(ServerFailed) as caught:
-        HttpExtender(client).end_pod("u")
+        HttpExtender(client).end(POD)
     check_message(caught.value)
+
+
+def on_the_tray(**ids):
+    """Coterie, which binds pods of these names to the tray, and its extender."""
+    bound = {}
+    for name, planned in ids.items():
+        plan = json.dumps({"node": TRAY.name, "containers": [{"ids": list(planned)}]})
+        bound[name] = {"metadata": {"annotations": {"coterie.gpu/plan": plan}}}
+    extender = FakeExtender(pods={}, filter=filtered(TRAY.name), bind={"Error": ""}, **bound)
+    return ExtenderPolicy({TRAY.name: TRAY}, extender, seed=0), extender
 
 
 def test_coterie_takes_the_gpus_of_the_plan(check_message):
-    """A plan for another size is no plan for this pod."""
-
-    def answered(ids):
-        plan = {"node": TRAY.name, "containers": [{"ids": list(ids)}]}
-        bound = {"metadata": {"annotations": {"coterie.gpu/plan": json.dumps(plan)}}}
-        extender = FakeExtender(filter=filtered(TRAY.name), bind={"Error": ""}, u=bound)
-        return ExtenderPolicy({TRAY.name: TRAY}, extender, seed=0)
-
-    assert answered(TRAY.ids[1:3]).place(POD) == Place(TRAY.name, 0b110)
+    """A pod is created once, and deleted; a plan for another size is no plan for it."""
+    policy, extender = on_the_tray(p=TRAY.ids[1:3])
+    place = policy.place(POD)
+    assert place == Place(TRAY.name, 0b110)
+    policy.end(POD, place)
+    assert [verb for verb, _ in extender.requests] == ["pods", "filter", "bind", "p", "p"]
     with pytest.raises(ServerFailed) as caught:
-        answered(TRAY.ids[:1]).place(POD)
+        on_the_tray(p=TRAY.ids[:1])[0].place(POD)
     check_message(caught.value)
+
+
+def test_members_are_bound_together_by_the_call_for_the_last_one():
+    """Each bind waits for those of the others; the first member has its place from then on."""
+    a, b = (DemoPod(name=name, uid=name, size=1, group=("g", 2)) for name in "ab")
+    policy, extender = on_the_tray(a=TRAY.ids[:1], b=TRAY.ids[1:2])
+    assert policy.place(a) is None
+    assert [verb for verb, _ in extender.requests] == ["pods", "filter"]
+    assert policy.place(b) == Place(TRAY.name, 0b10)
+    bound = [sent["PodUID"] for verb, sent in extender.requests if verb == "bind"]
+    assert sorted(bound) == ["a", "b"]
+    n_requests = len(extender.requests)
+    assert policy.place(a) == Place(TRAY.name, 0b1)
+    assert len(extender.requests) == n_requests
 
 
 @pytest.mark.parametrize("one", [PLAIN_KUBELET, NVIDIA_BEST_EFFORT], ids=lambda one: one.name)

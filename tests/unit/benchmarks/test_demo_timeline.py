@@ -29,7 +29,7 @@ class FirstFree:
 
     def end(self, pod, place):
         self.log.append((pod.name, "end"))
-        self.free |= place.gpus
+        self.free |= 0 if place is None else place.gpus
 
 
 def pod(name, size, arrival, duration):
@@ -64,9 +64,11 @@ def test_a_waiting_pod_blocks_no_other_and_keeps_its_turn():
 
 
 def test_a_pod_that_fits_nowhere_is_reported():
-    """It waits to the end and is counted as never placed."""
-    run = play(FirstFree(), [pod("huge", 8, 0, 1), pod("small", 1, 0, 1)])
+    """It waits to the end, is taken back then and counted as never placed."""
+    policy = FirstFree()
+    run = play(policy, [pod("huge", 8, 0, 1), pod("small", 1, 0, 1)])
     assert [one.name for one in run.unplaced] == ["huge"]
+    assert policy.log[-1] == ("huge", "end")
     assert [one.pod.name for one in run.placed] == ["small"]
 
 

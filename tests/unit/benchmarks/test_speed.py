@@ -7,7 +7,7 @@ import pytest
 from benchmarks.errors import ServerFailed
 from benchmarks.speed.calls import Filler, lay_out
 from benchmarks.speed.load import MACHINES, QUICK, percentiles
-from benchmarks.speed.wire_client import binding, filter_args, free_port, pod, serve
+from benchmarks.speed.wire_client import PODS, binding, filter_args, free_port, pod, serve
 from extender.protocol import messages, parse_pod
 from topology.recordings import load_recording
 
@@ -48,13 +48,13 @@ class FakeConnection:
 
 
 def test_a_partly_taken_node_keeps_one_to_seven_pods(rng):
-    """Eight pods are bound, each after its filter; one to seven end again."""
+    """Eight pods are created, filtered and bound; one to seven end again."""
     connection = FakeConnection()
     filler = Filler(connection, rng)
     filler.fill_partly("node")
     n_ended = sum(method == "DELETE" for method, _ in connection.paths)
-    assert connection.paths[:2] == [("POST", "/filter"), ("POST", "/bind")]
-    assert len(connection.paths) == 16 + n_ended
+    assert connection.paths[:3] == [("POST", path) for path in (PODS, "/filter", "/bind")]
+    assert len(connection.paths) == 24 + n_ended
     assert filler.n_pods == 8 - n_ended
     assert 1 <= filler.n_pods <= 7
 

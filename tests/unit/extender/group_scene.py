@@ -61,7 +61,7 @@ class GroupScene:
         cluster = LiveCluster(used.resources, demand=used.demand)
         engine = Engine(cluster, used)
         self.ended: list[DecisionLogError] = []
-        log = DecisionLog(self.file, None, engine, self.ended.append)
+        log = DecisionLog(self.file, engine.rules, self.ended.append)
         self.gateway = Gateway(engine, record=log.record)
         self.gateway.handle(NodesListed(made))
         self.gateway.handle(PodsListed(()))

@@ -81,7 +81,7 @@ class LiveWorld:
         self.log_ended: list[DecisionLogError] = []
         cluster = LiveCluster(RULES.resources, demand=RULES.demand)
         engine = Engine(cluster, RULES)
-        log = DecisionLog(self.file, None, engine, self.log_ended.append)
+        log = DecisionLog(self.file, engine.rules, self.log_ended.append)
         self.gateway = Gateway(engine, record=log.record)
         self.server = FakeApiServer()
         self.nodes = [node.name for node in nodes]

@@ -44,7 +44,7 @@ class Scene:
         rules = replace(RULES, resources=(GPU, MIG))
         engine = Engine(LiveCluster(rules.resources, demand=rules.demand), rules)
         self.file = io.StringIO()
-        self.gateway = Gateway(engine, record=DecisionLog(self.file, None, engine, _fail).record)
+        self.gateway = Gateway(engine, record=DecisionLog(self.file, rules, _fail).record)
         mixed = (node(one, allocatable=COUNTS, capacity=COUNTS) for one in NODES[:2])
         self.gateway.handle(NodesListed((*mixed, node("plain"))))
         self.gateway.handle(PodsListed(()))

@@ -164,7 +164,7 @@ def test_the_second_set_of_the_first_node_loses(machine, wishes):
     one = filled(machine, 1, 3)
     for uid in (None, *(f"u{i}" for i in range(24))):
         if uid is not None:
-            one.answer(Verb.END, uid.encode(), 0.0)
+            one.end(uid)
         for size in (1, 2, 3):
             body = json.dumps(pod(size, uid="asked", **wishes)).encode()
             explained = answer_of(one, Verb.EXPLAIN, body)
@@ -185,7 +185,7 @@ def test_the_second_set_says_why_it_lost():
     one = engine({"count": 1, "machine": "dgx-1-v100"})
     by_place = full_of_single_gpus(one)
     for place in (0, 3, 5):
-        one.answer(Verb.END, by_place[place].encode(), 0.0)
+        one.end(by_place[place])
     beside = summary(one, 2)["runner_up_set"]
     assert (beside["container"], len(beside["ids"])) == ("main", 2)
     assert beside["gpus"] in ([0, 5], [3, 5])
@@ -236,7 +236,7 @@ def test_a_bound_pod_shows_what_else_its_node_could_give():
     for uid, size in (("b", 2), ("c", 3)):
         bind(one, uid, "dgx-1-v100-0", size, affinity="none")
     bind(one, "d", "dgx-1-v100-0", 1)
-    one.answer(Verb.END, b"c", 0.0)
+    one.end("c")
     bind(one, "e", "dgx-1-v100-0", 2)
     for uid in ("a", "b", "e"):
         beside = bound(one, 2, uid, "dgx-1-v100-0")["runner_up_set"]
@@ -249,10 +249,10 @@ def test_a_better_set_of_a_bound_pods_node_says_so():
     one = engine({"count": 1, "machine": "dgx-1-v100"})
     by_place = full_of_single_gpus(one)
     for place in (0, 5):
-        one.answer(Verb.END, by_place[place].encode(), 0.0)
+        one.end(by_place[place])
     bind(one, "z", "dgx-1-v100-0", 2)
     for place in (3, 4):
-        one.answer(Verb.END, by_place[place].encode(), 0.0)
+        one.end(by_place[place])
     beside = bound(one, 2, "z", "dgx-1-v100-0")["runner_up_set"]
     assert beside["is_better"] is True
     assert beside["gpus"] in ([0, 3], [0, 4])

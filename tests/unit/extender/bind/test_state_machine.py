@@ -9,18 +9,15 @@ from typing import Any
 import pytest
 
 from extender.bind import BindCall, ReadPod, WriteBinding, WriteResult, Written
-from extender.embedded import EmbeddedCluster, lay_out
+from extender.embedded import lay_out
 from extender.engine import Engine, Gateway
 from extender.engine.events import BindingWritten, BindRequested
-from extender.protocol import Answer, Outcome, Reason, Verb, messages, parse_pod
+from extender.protocol import Answer, Outcome, Reason, Verb
 from tests.unit.extender.api_server import FakeApiServer
-from tests.unit.extender.engines import RULES, owned, report_devices, spec
-from tests.unit.extender.feeds import plan_of
-from tests.unit.extender.pods import GPU, args, binding
-from tests.unit.extender.pods import pod as make_pod
+from tests.unit.extender.engines import RULES, described, owned, report_devices, spec
+from tests.unit.extender.pods import args, binding
 from topology.annotations import decode_plan
 from topology.model import names
-from topology.value import DEFAULT_DEMAND
 
 NODE, OTHER, BLIND = "dgx-1-v100-0", "dgx-1-v100-1", "blind-0"
 GROUPS = (
@@ -36,7 +33,7 @@ class Scene:
     def __init__(self, *scheduler_names: str) -> None:
         nodes = lay_out(spec(*GROUPS))
         self.node = next(node for node in nodes if node.name == NODE)
-        self.cluster = EmbeddedCluster(nodes, demand=DEFAULT_DEMAND)
+        self.cluster = described(nodes)
         self.engine = Engine(self.cluster, replace(RULES, scheduler_names=scheduler_names))
         self.server = FakeApiServer()
 
@@ -213,12 +210,9 @@ def test_what_cannot_be_planned_is_an_error(scene, n_gpus, node, reason):
     assert scene.cluster.n_owners == 0
 
 
-def test_a_plan_that_the_state_refuses_is_an_error(scene):
+def test_a_plan_that_the_state_refuses_is_an_error(scene, monkeypatch):
     """It never happens while one process feeds it; if it does, the pod must not be bound."""
-    request = parse_pod(messages.WirePod.model_validate(make_pod(2)), (GPU,))
-    elsewhere = plan_of(OTHER, scene.cluster.snapshot.nodes[OTHER].ids[0])
-    assert scene.cluster.assume(request, elsewhere, deadline_s=9.0) is None
-    scene.cluster.pods.confirm("u1")
+    monkeypatch.setattr(scene.cluster, "assume", lambda *_, **__: "it is held")
     answer = scene.begin()
     assert (answer.outcome, answer.reason) == (Outcome.FAILED, Reason.DEVICES_UNAVAILABLE)
     assert scene.cluster.bound("u1") is None
@@ -665,7 +659,6 @@ def test_two_schedulers_bind_the_same_pod_to_two_nodes(scene):
     first = scene.begin()
     assert scene.begin("u1", OTHER).reason is Reason.UNDER_WAY
     assert scene.do(first).outcome is Outcome.OK
-    scene.cluster.write_binding(first)
     before = scene.cluster.as_json()
     answer = scene.begin("u1", OTHER)
     assert answer.reason is Reason.BOUND_ELSEWHERE

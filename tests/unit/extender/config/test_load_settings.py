@@ -25,13 +25,13 @@ def file(tmp_path, text):
 
 def test_flag_over_environment_over_file_over_default(tmp_path, monkeypatch):
     """The documented order, each layer seen to win over the next."""
-    path = file(tmp_path, "candidate_limit: 1\nlisten_port: 1\nassume_s: 1\ncluster: 1x 8x-t4\n")
+    path = file(tmp_path, "candidate_limit: 1\nlisten_port: 1\nassume_s: 11\ncluster: 1x 8x-t4\n")
     monkeypatch.setenv("COTERIE_EXTENDER_CANDIDATE_LIMIT", "2")
     monkeypatch.setenv("COTERIE_EXTENDER_LISTEN_PORT", "2")
     settings = load_settings(FLAGS | {"candidate_limit": 3, "config": path})
     assert settings.candidate_limit == 3
     assert settings.listen_port == 2
-    assert settings.assume_s == 1.0
+    assert settings.assume_s == 11.0
     assert settings.keep_alive_s == 120
     assert settings.cluster == "1x 8x-l4"
 
@@ -200,11 +200,10 @@ def test_settings_that_cannot_be_stop_the_start(flags, message):
         ),
     ],
 )
-def test_times_of_a_live_extender_fit_each_other(flags, message):
+def test_times_fit_each_other(flags, message):
     """A plan that ends during its bind frees devices; a bound below a quiet watch stops placing."""
     with pytest.raises(SettingsError, match=message):
         load_settings(flags)
-    assert load_settings(flags | {"cluster": "1x dgx-h100"}) is not None
 
 
 def test_a_live_extender_needs_no_settings():

@@ -12,7 +12,6 @@ import pytest
 from extender.bind import BindCall, ReadPod, WriteBinding, WriteResult, Written
 from extender.decision_log import DecisionLog
 from extender.decision_log.replay import replay
-from extender.embedded import make_engine
 from extender.engine import Engine, Gateway, RatingLimit
 from extender.engine.events import (
     BindAbandoned,
@@ -47,7 +46,7 @@ from extender.state import LiveCluster
 from extender.unschedulable import Requeue
 from kube.objects import DisruptionBudget
 from kube.objects.policies import Operator, Requirement
-from tests.unit.extender.engines import RULES, spec
+from tests.unit.extender.engines import RULES
 from tests.unit.extender.feeds import (
     MACHINE,
     facts,
@@ -79,7 +78,7 @@ class Scene:
         cluster = LiveCluster(rules.resources, demand=rules.demand)
         engine = Engine(cluster, rules)
         self.ended: list[DecisionLogError] = []
-        self.log = DecisionLog(self.file, None, engine, self.ended.append)
+        self.log = DecisionLog(self.file, rules, self.ended.append)
         self.gateway = Gateway(engine, record=self.log.record)
         self.gateway.handle(NodesListed(tuple(node(name) for name in NODES)))
         self.gateway.handle(PodsListed(()))
@@ -443,13 +442,6 @@ def test_a_plan_can_be_traced_to_what_was_free():
     assert set(second.free) == set(ids("n1")) - set(plan["containers"][0]["ids"])
 
 
-def embedded_header() -> str:
-    """The first line of another kind of run."""
-    file = io.StringIO()
-    DecisionLog(file, spec(), make_engine(spec(), RULES), on_end=print)
-    return file.getvalue()
-
-
 def at(lines: list[str], what: str, /, **fields: object) -> list[str]:
     """The log with the first line of `what` changed."""
     changed = list(lines)
@@ -521,16 +513,6 @@ def test_a_wake_that_goes_otherwise_is_shown():
             lambda lines: [line.replace('"verb":"filter"', '"verb":"bind"') for line in lines],
             "bind is not answered at once",
             id="a verb that is no call here",
-        ),
-        pytest.param(
-            lambda lines: [embedded_header(), *lines[1:]],
-            "line 2: a line of a live cluster, expected an embedded one's",
-            id="live inputs in an embedded run",
-        ),
-        pytest.param(
-            lambda lines: [lines[0].replace('"mode":"live"', '"mode":"embedded"')],
-            "expected a cluster exactly where it is embedded",
-            id="a mode without its cluster",
         ),
     ],
 )

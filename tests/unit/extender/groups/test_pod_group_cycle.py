@@ -10,10 +10,9 @@ import pytest
 
 from extender.bind import BindCall, WriteBinding
 from extender.decision_log.replay import replay as replayed
-from extender.embedded.engine import make_engine
 from extender.engine.events import NominationSeen, PodGone, PodSeen
 from extender.protocol import Outcome, Reason, Verb
-from tests.unit.extender.engines import RULES, answer_of, owned, spec
+from tests.unit.extender.engines import RULES, answer_of, engine, owned
 from tests.unit.extender.feeds import facts, ids, plan_of, whole
 from tests.unit.extender.group_scene import GroupScene
 from tests.unit.extender.pods import args, binding, container, pod
@@ -265,56 +264,56 @@ class TestJointSets:
     """Sets on one V100 machine, where GPUs 1 and 2 have the faster of the links of four."""
 
     @staticmethod
-    def engine(*unhealthy: int) -> Any:
+    def machine(*unhealthy: int) -> Any:
         """One machine."""
         group = {"count": 1, "machine": "dgx-1-v100", "unhealthy": list(unhealthy)}
-        return make_engine(spec(group), replace(RULES))
+        return engine(group)
 
     @staticmethod
-    def named(engine: Any, content: dict[str, Any]) -> list[str]:
+    def named(one: Any, content: dict[str, Any]) -> list[str]:
         """The nodes that filter names."""
-        body = args(content, list(engine.cluster.snapshot.nodes))
-        return list(answer_of(engine, Verb.FILTER, body)["NodeNames"])
+        body = args(content, list(one.cluster.snapshot.nodes))
+        return list(answer_of(one, Verb.FILTER, body)["NodeNames"])
 
     def test_two_that_fit_only_jointly_are_answered_and_bound(self):
         """The first one alone would take the pair in the middle."""
-        engine = self.engine(3, 4, 6, 7)
-        (node,) = self.named(engine, member("a", 2, **NVLINK))
-        assert self.named(engine, member("b", 2, **NVLINK)) == [node]
+        one = self.machine(3, 4, 6, 7)
+        (node,) = self.named(one, member("a", 2, **NVLINK))
+        assert self.named(one, member("b", 2, **NVLINK)) == [node]
         for uid in "ba":
-            assert engine.answer(Verb.BIND, binding(uid, node), 0.0).outcome is Outcome.OK
-        assert set(owned(engine.cluster, "a")) & set(owned(engine.cluster, "b")) == set()
+            assert one.answer(Verb.BIND, binding(uid, node), 0.0).outcome is Outcome.OK
+        assert set(owned(one.cluster, "a")) & set(owned(one.cluster, "b")) == set()
 
     def test_two_that_do_not_fit_are_not_both_answered(self):
         """By count both would."""
-        engine = self.engine(3, 4, 5, 6)
-        assert self.named(engine, member("a", 2, **NVLINK))
-        refused = engine.answer(
-            Verb.FILTER, args(member("b", 2, **NVLINK), list(engine.cluster.snapshot.nodes)), 0.0
+        one = self.machine(3, 4, 5, 6)
+        assert self.named(one, member("a", 2, **NVLINK))
+        refused = one.answer(
+            Verb.FILTER, args(member("b", 2, **NVLINK), list(one.cluster.snapshot.nodes)), 0.0
         )
         assert refused.reason is Reason.AFFINITY_TAKEN
 
     def test_members_that_wish_different_things_are_placed_in_turn(self):
         """The last one first where the order of the cycle does not do."""
-        engine = self.engine(3, 4, 6, 7)
-        assert self.named(engine, member("a", 2))
-        assert self.named(engine, member("b", 2, **NVLINK))
+        one = self.machine(3, 4, 6, 7)
+        assert self.named(one, member("a", 2))
+        assert self.named(one, member("b", 2, **NVLINK))
 
     def test_members_with_init_containers_are_placed_in_turn(self):
         """They hand their GPUs on, which the containers of one pod would do among all."""
-        engine = self.engine(3, 4, 6, 7)
+        one = self.machine(3, 4, 6, 7)
         contents = [member(uid, 2, **NVLINK) for uid in "ab"]
-        for one in contents:
-            one["spec"]["initContainers"] = [container("warm", 1)]
-        assert self.named(engine, contents[0])
-        assert not self.named(engine, contents[1])
+        for content in contents:
+            content["spec"]["initContainers"] = [container("warm", 1)]
+        assert self.named(one, contents[0])
+        assert not self.named(one, contents[1])
 
     def test_without_topology_gpus_are_counted(self):
         """The kubelet chooses there."""
-        engine = make_engine(spec({"count": 1, "devices": 4}), RULES)
-        nodes = [self.named(engine, member(uid, 2)) for uid in "abc"]
+        one = engine({"count": 1, "devices": 4})
+        nodes = [self.named(one, member(uid, 2)) for uid in "abc"]
         assert nodes[0] == nodes[1] != []
         assert nodes[2] == []
         for uid in "ab":
             call = BindCall.decode(binding(uid, nodes[0][0]))
-            assert engine.answer(Verb.BIND, call.body, 0.0).outcome is Outcome.OK
+            assert one.answer(Verb.BIND, call.body, 0.0).outcome is Outcome.OK

@@ -13,17 +13,18 @@ import pytest
 
 from extender.decision_log import DecisionLog
 from extender.decision_log.replay import replay
-from extender.engine import Gateway
-from extender.http.responses import EmbeddedState, PodJson, Problem, State
+from extender.engine import Gateway, make_engine
+from extender.engine.events import PodGone
+from extender.http.responses import NodesState, Problem, State
 from extender.http.routes import create_app
 from extender.http.verbs import Dependencies
 from extender.observe import ExtenderMetrics
-from tests.unit.extender.engines import engine, spec
+from tests.unit.extender.engines import RULES, Shell, engine, see_cluster, spec
 from tests.unit.extender.pods import args, binding, pod
 from tests.unit.extender.shells import Log
 
 if TYPE_CHECKING:
-    from extender.embedded import EmbeddedEngine
+    from extender.engine import Engine
     from extender.errors import DecisionLogError
 
 NODES = ["dgx-1-v100-0", "dgx-1-v100-1", "8x-l4-0"]
@@ -35,7 +36,7 @@ class Served:
 
     def __init__(
         self,
-        engine: EmbeddedEngine,
+        engine: Engine,
         decisions: io.StringIO | None = None,
         *,
         logs_answers: bool = True,
@@ -46,10 +47,12 @@ class Served:
         ticks = iter(range(1_000_000))
         record = None
         if decisions is not None:
-            record = DecisionLog(decisions, spec(), engine, self.ended.append).record
+            record = DecisionLog(decisions, engine.rules, self.ended.append).record
+        self.gateway = Gateway(engine, record=record)
         self.app = create_app(
             Dependencies(
-                gateway=Gateway(engine, record=record),
+                gateway=self.gateway,
+                verbs=Shell(self.gateway),
                 metrics=ExtenderMetrics(engine),
                 log=self.log,
                 clock=lambda: 1000.0,
@@ -93,10 +96,8 @@ def test_a_pod_goes_through_all_verbs(served):
         assert response.headers["content-type"] == "application/json"
         assert int(response.headers["content-length"]) == len(response.content)
     assert bound.json() == {"Error": ""}
-    record = served.call("GET", "/embedded/pods/u1").json()
-    assert record["spec"] == {"nodeName": best}
     assert served.call("GET", "/state").json()["devices"]["bound"] == 4
-    assert served.call("DELETE", "/embedded/pods/u1").json() == record
+    served.gateway.handle(PodGone("u1"))
     assert served.call("GET", "/state").json()["devices"]["bound"] == 0
 
 
@@ -134,31 +135,6 @@ def test_stale_state_is_not_ready(served):
     assert served.call("GET", "/state").json()["is_ready"] is False
 
 
-@pytest.mark.parametrize(
-    ("method", "path"), [("DELETE", "/embedded/pods/x"), ("GET", "/embedded/pods/x")]
-)
-def test_unknown_pods_are_not_found(served, method, path):
-    """The embedded API server's own answer, as problem details (RFC 9457)."""
-    response = served.call(method, path)
-    assert response.status_code == 404
-    assert response.headers["content-type"] == "application/problem+json"
-    problem = Problem.model_validate(response.json())
-    assert (problem.title, problem.status) == ("Not Found", 404)
-    assert "pod" in problem.detail
-
-
-def test_the_embedded_state_shows_every_device(served):
-    """With its owner, so that a demo can draw it."""
-    served.post("filter", args(pod(8), NODES))
-    served.post("bind", binding("u1", "8x-l4-0"))
-    state = served.call("GET", "/embedded/state").json()
-    assert set(state["nodes"]) == set(NODES)
-    node = state["nodes"]["8x-l4-0"]
-    assert (node["machine"], node["zone"]) == ("8x-l4", "zone-c")
-    assert {(d["state"], d["pod_uid"]) for d in node["devices"]} == {("bound", "u1")}
-    assert list(state["pods"]) == ["u1"]
-
-
 def test_explain_answers_for_every_node(served):
     """Over HTTP as in the engine."""
     explained = served.post("explain", json.dumps(pod(2)).encode()).json()
@@ -178,10 +154,14 @@ def test_other_methods_and_paths_are_refused(served):
         assert refused.headers.get("allow") == {"/explain": "POST", "/state": "GET"}.get(path)
 
 
-def test_explain_by_name_needs_a_cluster(served):
-    """Whoever tries it on an embedded cluster learns what to run instead."""
+def test_a_pod_that_is_not_there_is_not_explained(served):
+    """As problem details (RFC 9457)."""
     refused = served.call("GET", "/explain/default/train")
-    assert (refused.status_code, "POST /explain" in refused.json()["detail"]) == (404, True)
+    assert refused.status_code == 404
+    assert refused.headers["content-type"] == "application/problem+json"
+    problem = Problem.model_validate(refused.json())
+    assert (problem.title, problem.status) == ("Not Found", 404)
+    assert "default/train" in problem.detail
 
 
 @pytest.mark.parametrize("path", ["/livez", "/readyz", "/healthz", "/metrics"])
@@ -194,8 +174,8 @@ def test_the_description_lists_every_route_for_people_and_tools(served):
     """Clients are made from it; each response has a type, and errors are problem details."""
     described = served.call("GET", "/openapi.json").json()
     assert set(described["paths"]) == {
-        *("/livez", "/readyz", "/healthz", "/metrics", "/state"),
-        *("/embedded/state", "/embedded/pods/{uid}", "/explain/{namespace}/{name}"),
+        *("/livez", "/readyz", "/healthz", "/metrics", "/state", "/state/nodes"),
+        "/explain/{namespace}/{name}",
     }
     assert "docs/extender-wire.md" in described["info"]["description"]
     for operations in described["paths"].values():
@@ -210,21 +190,14 @@ def test_the_page_of_the_description_loads_nothing(served):
     """Clusters without a way to the net must be able to show it."""
     page = served.call("GET", "/docs")
     assert page.headers["content-type"].startswith("text/html")
-    assert "<code>GET /embedded/pods/{uid}</code>" in page.text
+    assert "<code>GET /state/nodes</code>" in page.text
     assert "<code>POST /filter</code>" in page.text
     assert not re.search(r"https?:|<script|<link|src=|`", page.text)
 
 
-@pytest.mark.parametrize(
-    ("path", "declared"),
-    [
-        pytest.param("/state", State, id="state"),
-        pytest.param("/embedded/state", EmbeddedState, id="embedded state"),
-        pytest.param("/embedded/pods/u1", PodJson, id="embedded pod"),
-    ],
-)
+@pytest.mark.parametrize(("path", "declared"), [("/state", State), ("/state/nodes", NodesState)])
 def test_responses_are_of_their_declared_types(served, path, declared):
-    """No field more, none less; the live cluster's are checked where there is one."""
+    """No field more, none less."""
     served.post("filter", args(pod(2), NODES))
     served.post("bind", binding("u1", "8x-l4-0"))
     content = served.call("GET", path).json()
@@ -291,13 +264,13 @@ def test_a_log_that_takes_no_decisions_gets_none():
 def test_what_is_recorded_replays():
     """What decides goes to the decision log; explanations and questions do not."""
     file = io.StringIO()
-    served = Served(engine(), file)
+    served = Served(make_engine(RULES), file)
+    see_cluster(served.gateway, spec())
     served.post("filter", args(pod(2), NODES))
     served.post("explain", json.dumps(pod(2)).encode())
     served.post("bind", binding("u1", "8x-l4-0"))
-    served.call("DELETE", "/embedded/pods/u1")
     lines = file.getvalue().splitlines()
-    assert [json.loads(line).get("verb") for line in lines] == [None, "filter", "bind", "end"]
+    assert [json.loads(line)["kind"] for line in lines[-3:]] == ["call", "step", "step"]
     assert replay(lines).difference is None
 
 
@@ -333,7 +306,7 @@ def test_a_closed_connection_does_not_affect_other_calls(served):
 class FullDisk(io.StringIO):
     """Takes so many writes."""
 
-    n_left = 2
+    n_left = 99
 
     def write(self, text: str) -> int:
         """Take a line, or fail as a full disk does."""
@@ -346,7 +319,9 @@ class FullDisk(io.StringIO):
 def test_a_full_disk_ends_the_decision_log_and_nothing_else():
     """Pods are placed all the same; what was written replays."""
     file = FullDisk()
-    served = Served(engine(), file)
+    served = Served(make_engine(RULES), file)
+    see_cluster(served.gateway, spec())
+    file.n_left = 1
     for uid in ("u1", "u2", "u3"):
         response = served.post("filter", args(pod(2, uid=uid), NODES))
         assert response.json()["NodeNames"] == NODES

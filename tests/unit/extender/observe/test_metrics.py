@@ -175,7 +175,7 @@ def test_how_long_a_pod_waited_is_counted_when_a_node_is_named(page):
     page.filter("u1", 8, 100.0)
     page.filter("u1", 8, 130.0)
     assert page.at("longest_pending_seconds", "not_enough_free", now_s=160.0) == 60.0
-    page.engine.answer(Verb.END, f"on-{first}".encode(), 180.0)
+    page.engine.end(f"on-{first}")
     assert page.filter("u1", 8, 190.0).outcome is Outcome.OK
     assert page.at("pending_duration_seconds_sum", "not_enough_free") == 90.0
     assert page.at("longest_pending_seconds", "not_enough_free", now_s=200.0) == 0.0

@@ -16,8 +16,8 @@ from tests.unit.extender.engines import answer_of, bind, engine, names
 from tests.unit.extender.pods import GPU, args, pod
 
 if TYPE_CHECKING:
-    from extender.embedded import EmbeddedEngine
     from extender.snapshot import NodeIndex
+    from tests.unit.extender.engines import SteppedEngine
 
 POD = pod(2)
 
@@ -166,7 +166,7 @@ def test_both_ways_answer_the_same(content, requested, verb):
     assert answers[0] == answers[1]
 
 
-def _engine() -> EmbeddedEngine:
+def _engine() -> SteppedEngine:
     return engine({"count": 2, "machine": "8x-l4"}, {"count": 1, "machine": "dgx-1-v100"})
 
 

@@ -8,19 +8,17 @@ from typing import Any
 
 import pytest
 
-from extender.bind import WriteBinding
-from extender.embedded import ClusterSpec, EmbeddedCluster, lay_out
+from extender.embedded import ClusterSpec, lay_out
 from extender.engine import Engine
 from extender.placement import Rater
 from extender.preemption import NodeReading, NodesRead, Preemptions, ReadNodes
 from extender.preemption.node_pods import PodOnNode
 from extender.preemption.state_machine import MAX_IN_FLIGHT, MAX_READ, NODES_AT_ONCE
 from extender.protocol import Answer, Outcome, Reason, Verb, WirePod, parse_pod
-from tests.unit.extender.engines import RULES, report_devices
+from tests.unit.extender.engines import RULES, described, report_devices
+from tests.unit.extender.feeds import facts
 from tests.unit.extender.pods import GPU, args, pod
 from topology.annotations import ContainerPlan, Plan, encode_plan
-from topology.model import names
-from topology.value import DEFAULT_DEMAND
 
 PRIORITY = 1000
 
@@ -32,7 +30,7 @@ class Place:
         wanted = list(groups or ({"count": n_nodes, "machine": "dgx-1-v100"},))
         spec = ClusterSpec.model_validate({"groups": wanted})
         self.described = lay_out(spec)
-        self.cluster = EmbeddedCluster(self.described, demand=DEFAULT_DEMAND)
+        self.cluster = described(self.described)
         self.preemptions = Preemptions(self.cluster, RULES, Rater())
         self.nodes = list(self.cluster.snapshot.nodes)
         self.residents: dict[str, list[PodOnNode]] = {name: [] for name in self.nodes}
@@ -44,10 +42,14 @@ class Place:
         plan = Plan(name, (ContainerPlan("main", GPU, ids),), ids, 1, 0.0, priority)
         request = parse_pod(WirePod.model_validate(pod(len(gpus), uid=uid)), (GPU,))
         assert self.cluster.assume(request, plan, deadline_s=1.0) is None
-        notes = {names.PLAN: encode_plan(plan)}
-        self.cluster.write_binding(WriteBinding(1, "default", uid, uid, "", name, notes))
+        self.show(uid, encode_plan(plan))
         fields: dict[str, Any] = {"requests": {"pods": 1, GPU: len(gpus)}} | more
         self.residents[name].append(PodOnNode(uid, "default", uid, priority=priority, **fields))
+
+    def show(self, uid: str, plan_text: str) -> None:
+        """The watch shows a pod with this text for a plan."""
+        self.cluster.pods.see(facts(uid, plan_text, name=uid))
+        self.cluster.reconcile()
 
     def break_gpus(self, *gpus: int) -> None:
         """These GPUs of the first node fail."""
@@ -472,8 +474,7 @@ def test_a_plan_that_cannot_be_read_has_no_priority():
     place = Place()
     place.fill(*FULL)
     for uid in ("n0-0", "n0-3"):
-        notes = {names.PLAN: "?"}
-        place.cluster.write_binding(WriteBinding(1, "d", uid, uid, "", place.nodes[0], notes))
+        place.show(uid, "?")
     assert named(place.preempt(wanting(), {0: ["n0-0", "n0-3"]})) == {
         place.nodes[0]: (["n0-0", "n0-3"], 0)
     }

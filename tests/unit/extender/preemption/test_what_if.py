@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from extender.bind import WriteBinding
 from extender.placement import Rater
 from extender.preemption.what_if import (
     LOWEST_PRIORITY,
@@ -20,7 +19,6 @@ from extender.protocol import PodRequest, messages, parse_pod
 from tests.unit.extender.pods import GPU, pod
 from tests.unit.extender.preemption.test_state_machine import FULL, Place, victims, wanting
 from topology.annotations import ContainerPlan, Plan
-from topology.model import names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -159,11 +157,7 @@ def test_priorities_come_from_plans_or_from_pods_that_were_sent_whole():
 def test_a_plan_that_cannot_be_read_has_no_priority():
     """A pod that another client bound with a text of its own."""
     place = Place()
-    forged = WriteBinding(1, "default", "x", "x", "", place.nodes[0], {names.PLAN: "{"})
-    place.cluster.write_binding(forged)
-    bound = place.cluster.bound("x")
-    assert bound is not None
-    assert bound.plan_text == "{"
+    place.show("x", "{")
     assert Priorities(place.cluster, {}, own=1000).of("x") is None
 
 

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 from extender.engine import Gateway
+from extender.engine.events import PodGone
 from extender.http.routes import create_app, create_read_app
 from extender.http.verbs import Dependencies
 from extender.observe import ExtenderMetrics
 from extender.protocol import Verb
 from extender.read_api import ReadApi
+from tests.unit.extender.engines import Shell
 from tests.unit.extender.pods import args, binding, pod
 from tests.unit.extender.shells import Log
 
@@ -34,8 +36,10 @@ class ServedReads:
         self.api = ReadApi(
             engine, clock=lambda: self.now_s, is_ready=lambda: engine.is_ready(self.now_s)
         )
+        gateway = Gateway(engine)
         self.deps = Dependencies(
-            gateway=Gateway(engine),
+            gateway=gateway,
+            verbs=Shell(gateway),
             metrics=ExtenderMetrics(engine),
             log=Log(),
             clock=lambda: self.now_s,
@@ -90,6 +94,10 @@ class ServedReads:
         """A filter call for a pod."""
         body = args(pod(n_gpus, uid=uid, **annotations), nodes)
         return self.call("/filter", method="POST", content=body).json()
+
+    def end(self, uid: str) -> None:
+        """The watch no longer shows a pod."""
+        self.deps.gateway.handle(PodGone(uid))
 
     def place(self, n_gpus: int, uid: str, node: str, **annotations: str) -> None:
         """A pod goes through filter and bind."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from extender.protocol import Reason, Verb
+from extender.protocol import Reason
 from extender.read_api.groups import GroupBody, GroupsBody
 from extender.read_api.groups.group_json import MAX_MEMBERS
 from tests.unit.extender.engines import engine
@@ -234,7 +234,7 @@ def test_a_group_ends_with_its_last_member():
     served = ServedReads(engine({"machine": "8x-l4", "count": 1}))
     served.place(2, "a", "8x-l4-0", group="short")
     assert served.get("groups")["items"]
-    served.call("/embedded/pods/a", method="DELETE")
+    served.end("a")
     assert served.get("groups")["items"] == []
     gone = served.call("/api/v1/groups/default/short")
     assert gone.status_code == 404
@@ -281,7 +281,7 @@ def test_a_stream_names_the_groups_that_changed():
         client = await served.api.changes.open()
         assert client is not None
         client.take()
-        served.engine.answer(Verb.END, b"b", 0.0)
+        served.end("b")
         served.engine.answer(*served.filter_call(1, "c", ["8x-l4-1"], group="comes"), 0.0)
         served.engine.answer(*served.bind_call("c", "8x-l4-1"), 0.0)
         await served.api.changes.look()

@@ -70,7 +70,7 @@ def test_the_least_over_all_reasons_is_shown():
     """Nodes with too few free GPUs, and one on which the free ones are the wrong ones."""
     served = full({"count": 1, "machine": "dgx-1-v100"}, {"count": 1, "machine": "8x-l4"}, size=1)
     for uid in ("dgx-1-v100-0-0", "dgx-1-v100-0-5"):
-        served.call(f"/embedded/pods/{uid}", method="DELETE")
+        served.end(uid)
     waits(served, 2, "w", affinity="nvlink", policy="required")
     found = pending(served)["pod-w"]
     assert (found["node"], len(found["when_ended"]), found["gpus_freed"]) == ("dgx-1-v100-0", 1, 1)
@@ -84,11 +84,11 @@ def test_it_changes_with_the_generation():
     found = pending(served)["pod-w"]
     assert len(found["when_ended"]) == 2
     assert served.call("/api/v1/pending").content == first.content
-    served.call("/embedded/pods/dgx-1-v100-0-0", method="DELETE")
+    served.end("dgx-1-v100-0-0")
     assert pending(served)["pod-w"]["when_ended"] == ["default/pod-dgx-1-v100-0-1"]
     again = served.call("/api/v1/pending", if_none_match=first.headers["etag"])
     assert again.status_code == 200
-    served.call("/embedded/pods/dgx-1-v100-0-1", method="DELETE")
+    served.end("dgx-1-v100-0-1")
     assert pending(served) == {"pod-w": None}
 
 
@@ -121,7 +121,7 @@ def test_nodes_that_a_selector_excludes_make_no_room():
     selects(served, "none", "elsewhere")
     assert pending(served)["pod-none"] is None
     for i in range(2):
-        served.call(f"/embedded/pods/dgx-1-v100-0-{i}", method="DELETE")
+        served.end(f"dgx-1-v100-0-{i}")
     found = pending(served)
     assert (found["pod-w0"], found["pod-w1"]["node"]) == (None, "dgx-1-v100-1")
 

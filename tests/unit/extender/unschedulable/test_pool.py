@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from extender.embedded import EmbeddedCluster, lay_out
+from extender.embedded import lay_out
 from extender.placement import Rank, Rater, RatingBudget, Refusal
 from extender.protocol import PodRequest, Reason, messages, parse_pod
 from extender.state import DeviceState
 from extender.unschedulable import UnschedulablePod, UnschedulablePool, pool
 from extender.unschedulable.pod_groups import LAST_PAUSE_S, MAX_CANDIDATES
 from extender.unschedulable.pool import KEEP_S, MAX_REQUEUES, SPARE_NUMBERS
-from tests.unit.extender.engines import spec
+from tests.unit.extender.engines import described, spec
 from tests.unit.extender.pods import GPU, pod
-from topology.value import DEFAULT_DEMAND
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -88,7 +87,7 @@ class Scene:
 
     def __init__(self, *, max_pods: int = 1000) -> None:
         groups: dict[str, Any] = {"count": len(NODES), "machine": "dgx-1-v100"}
-        made = EmbeddedCluster(lay_out(spec(groups)), demand=DEFAULT_DEMAND)
+        made = described(lay_out(spec(groups)))
         full = made.snapshot.with_free(dict.fromkeys(NODES, 0), 1)
         self.cluster: Any = ClaimedCluster(full)
         self.rater = NotingRater()

@@ -118,7 +118,7 @@ def test_a_pod_goes_where_the_verbs_would_put_it(seed, candidate_limit):
         if placed.fit is not None:
             assert owned(cluster.cluster, f"u{i}").keys() == sets(placed)
         if draw.random() < 0.4:
-            cluster.answer(Verb.END, f"u{i}".encode(), 0.0)
+            cluster.end(f"u{i}")
 
 
 def test_each_pod_sees_what_those_before_it_left():

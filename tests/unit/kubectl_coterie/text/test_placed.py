@@ -98,7 +98,7 @@ HAS = "Has {0,1,2,3}, 99.4 GB/s (100 % of its best), limited by its NVLink ring"
 def test_a_pod_that_has_a_node(with_pod, read, expected):
     """Its set, plan against the kubelet, and the second set."""
     shown = placed(with_pod, "a", entry=read, node_ids=["x", "a", "b"])
-    assert shown == ["On dgx-1-v100-0, a dgx-1-v100", *expected]
+    assert shown == ["On dgx-1-v100-0, dgx-1-v100", *expected]
 
 
 def test_a_row_for_each_node_is_not_for_a_pod_that_has_one(with_pod):
