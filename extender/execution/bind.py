@@ -4,10 +4,11 @@ It answers a bind call by taking each step to its end. It never chooses anything
 (`extender.bind.state_machine`) and never takes more time than the scheduler waits: a step that is
 not finished by the deadline is abandoned, and the scheduler retries the pod.
 
-A caller that hangs up changes nothing: a binding that is in flight is finished, because the state
-must learn how it ended. Reads, and writes that certainly were not made (nothing was sent, or the
-server was too busy), are tried again while there is time; a write whose end is unknown never is,
-since the engine looks first.
+A caller that hangs up may be a kube-scheduler that has ended, and another one may lead soon, with
+another extender: nothing is begun or held any more for it. What is in flight is finished, because
+the state must learn how it ended. Reads, and writes that certainly were not made (nothing was sent,
+or the server was too busy), are tried again while there is time; a write whose end is unknown never
+is, since the engine looks first.
 
 Where a kubelet aligns to NUMA nodes, binds to one node take turns: it confines each pod by what
 those before it have left, so the order in which plans were made must be that in which they are
@@ -130,16 +131,19 @@ class BindExecutor:
         self._arrivals = _Arrivals()
 
     async def bind(self, body: bytes) -> TimedAnswer:
-        """Answer a bind call."""
-        deadline_s = self._deps.timer() + self._total_s
-        task = asyncio.create_task(self._run(body, deadline_s))
+        """Answer a bind call; one that is cancelled, its caller gone, ends as soon as it can."""
+        call = BindCall.decode(body)
+        bind = _Bind(self._deps, call, self._deps.timer() + self._total_s)
+        task = asyncio.create_task(self._run(bind, call))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            bind.hurry()
+            return await asyncio.shield(task)
 
-    async def _run(self, body: bytes, deadline_s: float) -> TimedAnswer:
-        call = BindCall.decode(body)
-        bind = _Bind(self._deps, call, deadline_s)
+    async def _run(self, bind: _Bind, call: BindCall) -> TimedAnswer:
         if call.args is None or not self._deps.is_member(call.args.pod_uid):
             return await self._run_in_turn(bind, None if call.args is None else call.args.node)
         await bind.wait_for_group(self._arrivals)
@@ -240,12 +244,16 @@ class _Bind:
         until_s = self._deps.timer() + self._left_s * HOLD_SHARE
         try:
             while self._deps.is_held(output.uid) and not arrivals.are_over:
-                if (left_s := until_s - self._deps.timer()) <= 0:
+                if (left_s := min(until_s, self._deadline_s) - self._deps.timer()) <= 0:
                     break
                 await self._deps.wait(arrivals.event, min(left_s, LOOK_AGAIN_S))
         except BaseException:
             self._deps.handle(BindAbandoned(output, "interrupted", self._deps.clock()))
             raise
+
+    def hurry(self) -> None:
+        """Begin nothing more."""
+        self._deadline_s = self._deps.timer()
 
     async def run(self) -> TimedAnswer:
         began_s = self._deps.timer()

@@ -9,6 +9,7 @@ Every answer carries Content-Length, so that the connection is kept alive.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -70,13 +71,17 @@ class VerbApp:
                 body = await self._receive(receive)
             except _CallerLeft:
                 return
-            await self._answer(handler, body, send)
+            await self._answer(handler, body, receive, send)
 
-    async def _answer(self, handler: Handler, body: bytes | None, send: Send) -> None:
+    async def _answer(
+        self, handler: Handler, body: bytes | None, receive: Receive, send: Send
+    ) -> None:
         try:
             response = handler(body)
             if not isinstance(response, VerbResponse):
-                response = await response
+                response = await _watched(response, receive)
+        except _CallerLeft:
+            return
         except Exception:
             await _send(send, VerbResponse(*_FAULT))
             raise  # the server logs it
@@ -98,6 +103,24 @@ class VerbApp:
                 chunks.clear()
             if not message.get("more_body", False):
                 return b"".join(chunks) if n_bytes <= self._body_limit_bytes else None
+
+
+async def _watched(answer: Awaitable[VerbResponse], receive: Receive) -> VerbResponse:
+    """The answer; what makes it is cancelled when the caller leaves, and may go on all the same.
+
+    Raises `_CallerLeft` where it does not.
+    """
+    task = asyncio.ensure_future(answer)
+    left = asyncio.ensure_future(receive())  # after the body nothing else comes
+    await asyncio.wait((task, left), return_when=asyncio.FIRST_COMPLETED)
+    is_over = task.done()
+    (left if is_over else task).cancel()
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if is_over:
+            raise
+        raise _CallerLeft from None
 
 
 async def _send(

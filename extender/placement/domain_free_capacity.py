@@ -7,8 +7,9 @@ computes nothing where no node has a label of the network, nor for a pod whose n
 not order: a member of a group, which is placed with the others, or one with soft wishes of its own.
 
 Room is counted in pods of this size, by free GPUs: two nodes with three free ones have none for
-four. It is kept for one snapshot, by size, so that the calls of a pod share it. Nodes that no tree
-knows come last. O(nodes), in array operations.
+four, nor has a node that takes no new pod: else a leaf that is drained would look the emptiest. It
+is kept for one snapshot, by size, so that the calls of a pod share it. Nodes that no tree knows
+come last. O(nodes), in array operations.
 """
 
 from __future__ import annotations
@@ -34,10 +35,15 @@ __all__ = ["DomainFreeCapacity"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Order:
-    """The nodes that a tree and a node index both have, by their positions there."""
+    """The nodes that a tree and a node index both have, by their positions there.
+
+    `is_open` is false of those, in that order, that are `closed`.
+    """
 
     tree: DomainTree
     node_index: NodeIndex
+    closed: frozenset[str]
+    is_open: NDArray[np.bool_]
     in_tree: NDArray[np.int64]
     in_index: NDArray[np.int64]
 
@@ -47,7 +53,7 @@ class _Kept:
     """What was made of one snapshot, by the pods' size."""
 
     snapshot: ClusterSnapshot
-    tree: DomainTree
+    order: _Order
     by_size: dict[int, NDArray[np.int64]]
 
 
@@ -57,6 +63,11 @@ class NetworkDomains(Protocol):
     @property
     def has_network(self) -> bool:
         """Whether a node is in a domain of NVLink or of the fabric."""
+        ...
+
+    @property
+    def closed(self) -> frozenset[str]:
+        """Nodes that take no new pod."""
         ...
 
     @property
@@ -81,29 +92,36 @@ class DomainFreeCapacity:
         domains, kept = self._domains(), self._kept
         if not domains.has_network:
             return None
-        tree = domains.tree
-        if kept is None or kept.snapshot is not snapshot or kept.tree is not tree:
-            kept = self._kept = _Kept(snapshot, tree, {})
+        order = self._order_of(domains, snapshot.node_index)
+        if kept is None or kept.snapshot is not snapshot or kept.order is not order:
+            kept = self._kept = _Kept(snapshot, order, {})
         size = request.size_gpus
         if size not in kept.by_size:
-            kept.by_size[size] = self._free_capacity(snapshot, tree, size)
+            kept.by_size[size] = _free_capacity(snapshot, order, size)
         return kept.by_size[size]
 
-    def _free_capacity(
-        self, snapshot: ClusterSnapshot, tree: DomainTree, size: int
-    ) -> NDArray[np.int64]:
-        order = self._order_of(tree, snapshot.node_index)
-        fits = np.array([one.free.bit_count() // size for one in snapshot.samples], dtype=np.int64)
-        room = np.zeros(len(tree.node_names), dtype=np.int64)
-        room[order.in_tree] = fits[snapshot.state_ids[order.in_index]]
-        places = np.full(len(snapshot.views), len(tree.domains), dtype=np.int64)
-        places[order.in_index] = places_by_free_capacity(tree, room)[order.in_tree]
-        return places
-
-    def _order_of(self, tree: DomainTree, node_index: NodeIndex) -> _Order:
-        order = self._order
-        if order is None or order.tree is not tree or order.node_index is not node_index:
+    def _order_of(self, domains: NetworkDomains, node_index: NodeIndex) -> _Order:
+        order, tree, closed = self._order, domains.tree, domains.closed
+        if (
+            order is None
+            or order.tree is not tree
+            or order.node_index is not node_index
+            or order.closed != closed
+        ):
             positions = node_index.locate(tree.node_names)
             in_tree = (positions >= 0).nonzero()[0]
-            order = self._order = _Order(tree, node_index, in_tree, positions[in_tree])
+            is_open = np.array([tree.node_names[i] not in closed for i in in_tree], dtype=bool)
+            order = self._order = _Order(
+                tree, node_index, closed, is_open, in_tree, positions[in_tree]
+            )
         return order
+
+
+def _free_capacity(snapshot: ClusterSnapshot, order: _Order, size: int) -> NDArray[np.int64]:
+    tree = order.tree
+    fits = np.array([one.free.bit_count() // size for one in snapshot.samples], dtype=np.int64)
+    room = np.zeros(len(tree.node_names), dtype=np.int64)
+    room[order.in_tree] = fits[snapshot.state_ids[order.in_index]] * order.is_open
+    places = np.full(len(snapshot.views), len(tree.domains), dtype=np.int64)
+    places[order.in_index] = places_by_free_capacity(tree, room)[order.in_tree]
+    return places

@@ -113,7 +113,7 @@ class LiveCluster:
             self.pods.node_reported(node.name)
         self._is_restructured |= old is None or old.index_key != node.index_key
         self._nodes[node.name] = node
-        self.domains.put(node.name, node.path)
+        self.domains.put(node.name, node.path, is_closed=node.is_unschedulable)
         self.pods.dirty_nodes[node.name] = None
 
     def lose_node(self, name: str) -> None:

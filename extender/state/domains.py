@@ -25,7 +25,7 @@ def domain_labels(families: Sequence[LevelFamily]) -> tuple[str, ...]:
 
 
 class NodeDomains:
-    """The paths of the nodes of one cluster."""
+    """The paths of the nodes of one cluster; `closed` are those that take no new pod."""
 
     def __init__(self, families: Sequence[LevelFamily] = DEFAULT_FAMILIES) -> None:
         self._families = families
@@ -33,9 +33,12 @@ class NodeDomains:
         self._in_network: set[str] = set()
         self._paths: dict[str, DomainPath] = {}
         self._tree: DomainTree | None = None
+        self.closed: frozenset[str] = frozenset()
 
-    def put(self, node: str, path: DomainPath) -> None:
-        """A node is new, or may have other labels."""
+    def put(self, node: str, path: DomainPath, *, is_closed: bool = False) -> None:
+        """A node is new, or may have other labels; a closed one takes no new pod."""
+        if is_closed is not (node in self.closed):
+            self.closed ^= {node}
         if self._paths.get(node) != path:
             self._paths[node] = path
             self._tree = None
@@ -47,6 +50,7 @@ class NodeDomains:
         """A node is gone."""
         del self._paths[node]
         self._in_network.discard(node)
+        self.closed -= {node}
         self._tree = None
 
     @property

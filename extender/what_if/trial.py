@@ -323,7 +323,7 @@ class Trial:
         if self._domains is None:
             self._domains = NodeDomains(self._rules.group_families)
             for name, node in self._moment.nodes.items():
-                self._domains.put(name, node.path)
+                self._domains.put(name, node.path, is_closed=node.is_unschedulable)
             for view in self._added:
                 self._domains.put(view.name, DomainPath())
         return self._domains

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from extender.decision_log.replay import replay
-from extender.engine.events import VerbCalled
+from extender.engine.events import NodeSeen, VerbCalled
 from extender.protocol import Verb
 from extender.what_if import Trial, add_nodes, kinds_by_name, name_pods, read_pods
 from tests.unit.extender.engines import answer_of, bind, engine, names
 from tests.unit.extender.group_scene import LEAF, GroupScene, leaf
 from tests.unit.extender.pods import GPU, args, pod
+from topology.taints import CORDONED
 
 SPREAD = {"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}]}
 ZONE = "topology.kubernetes.io/zone"
@@ -158,4 +159,23 @@ def test_a_replay_gives_the_same_answers():
         content = args(pod(4, uid=f"u{i}"), scene.names)
         scene.gateway.handle(VerbCalled(Verb.FILTER, content, scene.now_s))
         scene.gateway.handle(VerbCalled(Verb.PRIORITIZE, content, scene.now_s))
+    assert replay(scene.lines).difference is None
+
+
+def test_a_drained_leaf_does_not_count_as_empty():
+    """Its cordoned nodes have all their GPUs free, and no pod may go there."""
+    drained = [leaf(f"a{i}", "A", kubernetes_taints=(CORDONED,)) for i in (1, 2, 3)]
+    scene = GroupScene(leaf("a0", "A"), *drained, leaf("b0", "B"), leaf("b1", "B"))
+    offered = ["a0", "b0", "b1"]
+
+    def best_of_them() -> list[str]:
+        call = VerbCalled(Verb.PRIORITIZE, args(pod(1), offered), scene.now_s)
+        scores = json.loads(scene.gateway.handle(call).body)
+        top = max(one["Score"] for one in scores)
+        return [one["Host"] for one in scores if one["Score"] == top]
+
+    assert best_of_them() == ["a0"]
+    for i in (1, 2, 3):
+        scene.gateway.handle(NodeSeen(leaf(f"a{i}", "A")))
+    assert best_of_them() == ["b0", "b1"]
     assert replay(scene.lines).difference is None

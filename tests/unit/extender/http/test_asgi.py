@@ -34,7 +34,8 @@ class Answering:
         sent: list[dict[str, Any]] = []
 
         async def receive() -> dict[str, Any]:
-            return next(pieces)
+            piece = next(pieces, None)
+            return piece if piece is not None else await asyncio.Future()  # nothing else comes
 
         async def send(message: Any) -> None:
             sent.append(message)
@@ -117,3 +118,23 @@ def test_a_fault_is_answered_as_json_and_raised():
         asyncio.run(answering.app(scope, receive, send))
     assert sent[0]["status"] == 500
     assert sent[1]["body"] == b'{"error":"internal error"}'
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_who_answers_learns_that_the_caller_left(goes_on):
+    """And may finish what it does, or not."""
+    answering = Answering()
+    was_told = []
+
+    async def handle(_body: bytes | None) -> VerbResponse:
+        try:
+            await asyncio.Future()
+        except asyncio.CancelledError:
+            was_told.append(True)
+            if not goes_on:
+                raise
+        return VerbResponse(200, b"{}")
+
+    answering.app = VerbApp({"/verb": handle}, answering.app, body_limit_bytes=LIMIT)
+    answering.call(piece(b"1"), {"type": "http.disconnect"})
+    assert was_told == [True]
