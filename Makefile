@@ -41,10 +41,11 @@ ARCHITECTURES ?=
 REGISTRY ?=
 # The image under both, by its digest, or `debian`: made from Debian's mirror, where there is no registry.
 BASE ?=
-# Of the manifests: where they go, the images' tag, and the version of the API server.
+# The tag of images and manifests; of these also where they go, the API server's version, files of values.
 MANIFESTS ?= dist/manifests
 TAG ?=
 KUBERNETES ?=
+VALUES ?=
 # RELEASE_FLAGS=--untagged makes the files of a development version.
 RELEASE_FLAGS ?=
 IMAGE_FLAGS = $(if $(REGISTRY),--registry $(REGISTRY)) $(if $(BASE),--base $(BASE)) \
@@ -157,16 +158,16 @@ bench-cluster: build-cluster ## the benchmarks on a real API server and a real k
 bench-node: build-cluster ## the node plugin beside a real kubelet: latency, memory, writes (as root, some minutes)
 	$(BIN)/python -m benchmarks.node
 
-manifests: $(STAMP) ## plain YAML of each way to run Coterie, rendered from the chart by Helm into MANIFESTS (REGISTRY=, TAG=, KUBERNETES=)
+manifests: $(STAMP) ## plain YAML of each way to run Coterie, rendered from the chart by Helm into MANIFESTS (REGISTRY=, TAG=, KUBERNETES=, VALUES=)
 	$(BIN)/python -m deploy.manifests --output $(MANIFESTS) $(if $(REGISTRY),--registry $(REGISTRY)) $(if $(TAG),--tag $(TAG)) \
-		$(if $(KUBERNETES),--kubernetes $(KUBERNETES))
+		$(if $(KUBERNETES),--kubernetes $(KUBERNETES)) $(addprefix --values ,$(VALUES))
 
-images: $(STAMP) ## the images as OCI archives in dist/images, by buildah or podman (ONLY="extender plugin", ARCHITECTURES=amd64, BASE=debian)
-	$(BIN)/python -m deploy.release images $(if $(ONLY),--only $(ONLY)) $(IMAGE_FLAGS)
+images: $(STAMP) ## the images as OCI archives in dist/images, by buildah or podman (ONLY="extender plugin", TAG=1.0, ARCHITECTURES=amd64, BASE=debian)
+	$(BIN)/python -m deploy.release images $(if $(ONLY),--only $(ONLY)) $(if $(TAG),--tag $(TAG)) $(IMAGE_FLAGS)
 
 push: $(STAMP) ## build them and push them to REGISTRY
 	@test -n "$(REGISTRY)" || { echo "REGISTRY is not set, expected the registry to push to: make push REGISTRY=registry.example" >&2; exit 1; }
-	$(BIN)/python -m deploy.release images --push $(if $(ONLY),--only $(ONLY)) $(IMAGE_FLAGS)
+	$(BIN)/python -m deploy.release images --push $(if $(ONLY),--only $(ONLY)) $(if $(TAG),--tag $(TAG)) $(IMAGE_FLAGS)
 
 release: $(STAMP) ## every file of a release in dist/release; signs nothing
 	$(BIN)/python -m deploy.release release $(IMAGE_FLAGS) $(RELEASE_FLAGS)

@@ -112,15 +112,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--registry", default=UNSET, help="Registry that the images are in.")
     parser.add_argument("--tag", default="latest", help="Tag of both images.")
     parser.add_argument(
+        "--values",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="Values of your own for the whole ways, as for `helm install`; may be given again.",
+    )
+    parser.add_argument(
         "--kubernetes", default="v1.36.3", metavar="VERSION", help="That of the API server."
     )
     given = parser.parse_args(arguments)
     images = ("--set-string", f"image.registry={given.registry},image.tag={given.tag}")
+    own = tuple(word for one in given.values for word in ("--values", one))
     try:
         helm = find_helm()
         made = {
-            name: render(helm, name, *images, kubernetes=given.kubernetes)
-            for name in (*WAYS, *PARTS)
+            name: render(helm, name, *values, *images, kubernetes=given.kubernetes)
+            for names, values in ((WAYS, own), (PARTS, ()))
+            for name in names
         }
     except (HelmMissing, RenderFailed) as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201 - for people

@@ -37,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     images = commands.add_parser("images", parents=[shared], help="Build the images.")
     images.add_argument("--only", nargs="*", choices=PROGRAMS, default=PROGRAMS)
+    images.add_argument("--tag", default="", help="By default the checkout's version.")
     images.add_argument("--push", action="store_true", help="Push, and write no archives.")
     release = commands.add_parser("release", parents=[shared], help="Make all files of a release.")
     release.add_argument("--untagged", action="store_true", help="Of a development version.")
@@ -47,6 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         architectures=tuple(given.architectures),
         registry=given.registry,
         base=given.base,
+        tag="" if is_release else given.tag,
         pushes=not is_release and given.push,
     )
     begun = time.monotonic()

@@ -64,6 +64,8 @@ class ImageOrder:
     architectures: tuple[str, ...] = ARCHITECTURES
     registry: str = ""
     """Put before each name, with a slash; empty for none."""
+    tag: str = ""
+    """Empty for the checkout's version."""
     base: str = ""
     """The image under both, `debian`, or empty for the Containerfile's own."""
     engine: tuple[str, ...] = ()
@@ -112,7 +114,8 @@ class _Build:
 
     def program(self, program: str, base: str) -> BuiltImage:
         identity, checkout = self.identity, self.identity.checkout
-        name = f"{self.order.registry.rstrip('/')}/coterie/{program}:{identity.image_tag}"
+        tag = self.order.tag or identity.image_tag
+        name = f"{self.order.registry.rstrip('/')}/coterie/{program}:{tag}"
         name = name.removeprefix("/")
         arguments = {
             "VERSION": identity.version,
@@ -124,7 +127,7 @@ class _Build:
         options = [f"--build-arg={key}={value}" for key, value in arguments.items()]
         options += [f"--target={program}", *_index_options(pip_settings())]
         self.build(name, checkout / "deploy" / "Containerfile", checkout, *options)
-        archive = self.target / f"coterie-{program}-{identity.image_tag}.oci.tar"
+        archive = self.target / f"coterie-{program}-{tag}.oci.tar"
         self.say(f"pushing {name}" if self.order.pushes else f"writing {archive}")
         archive.unlink(missing_ok=True)
         place = f"docker://{name}" if self.order.pushes else f"oci-archive:{archive}:{name}"

@@ -126,8 +126,8 @@ class ExtenderMetrics:
         )
         self._ready = self._gauge(
             "ready",
-            "1 while /readyz answers ok, else 0. Alert where the max over replicas is 0: every pod "
-            "with GPUs then waits.",
+            "1 while /readyz answers ok, else 0. Alert where the max over extenders is 0: every "
+            "pod with GPUs then waits.",
         )
         self._deferred = self._counter(
             "deferred_ratings",

@@ -178,10 +178,11 @@ class Reason(Enum):
 
     # Of a pod that filter was not called for: only the read API says it.
     NOT_OFFERED = (
-        "kube-scheduler offers no node for the pod",
+        "kube-scheduler has not offered the pod to the extender",
         (
-            "read its message: its own count of GPUs, CPU, memory, taints or selectors leaves no "
-            "node before the extender is called"
+            "a moment after its creation this is normal; else read its message: kube-scheduler's "
+            "own count of GPUs, CPU, memory, taints or selectors leaves no node before the "
+            "extender is called"
         ),
     )
 

@@ -40,13 +40,17 @@ _CHECKS: tuple[Callable[[Seen], Iterable[Finding]], ...] = (
 )
 
 
-def run_checks(seen: Seen) -> list[Finding]:
-    """What all checks find; an object of an unexpected shape fails its check alone."""
+def run_checks(seen: Seen, *, quotes: bool = True) -> list[Finding]:
+    """What all checks find; an object of an unexpected shape fails its check alone.
+
+    Without `quotes` what is unexpected is not shown: it may be a key that stands in a wrong place.
+    """
     found: list[Finding] = []
     for check in _CHECKS:
         try:
             found += check(seen)
         except Unreadable as error:
             name = check.__name__.removeprefix("check_").replace("_", " ")
-            found.append(Finding(name, Status.FAILED, f"an object cannot be read: {error}"))
+            what = f": {error}" if quotes else ""
+            found.append(Finding(name, Status.FAILED, f"an object cannot be read{what}"))
     return found

@@ -81,7 +81,7 @@ async def _collect(given: Namespace, now_s: float) -> Contents:
     async with session_of(given) as session:
         seen = await gather(session, version=version(), now_s=now_s)
         contents = await collect(session, seen, tail=given.tail)
-        contents.add("check.json", {"items": findings_json(run_checks(seen))})
+        contents.add("check.json", {"items": findings_json(run_checks(seen, quotes=False))})
         return contents
 
 

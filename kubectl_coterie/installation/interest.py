@@ -41,7 +41,9 @@ _PROGRAM_LABELS = ("app.kubernetes.io/part-of", *(key for key, _ in NVIDIA_LABEL
 _NODE_LABELS = ("coterie.gpu/", "kubernetes.io/", "node.kubernetes.io/", "nvidia.com/", "topology.")
 _META = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp")
 _POD_SPEC = ("nodeName", "schedulerName", "priority", "runtimeClassName")
-_POD_STATUS = ("phase", "reason", "startTime", "nominatedNodeName", "conditions")
+_POD_STATUS = ("phase", "reason", "startTime", "nominatedNodeName")
+_CONDITION = ("type", "status", "reason", "lastTransitionTime")
+"""Without the message, in which kube-scheduler names volumes."""
 _NODE_STATUS = ("capacity", "allocatable", "conditions")
 _NODE_INFO = (
     *("architecture", "containerRuntimeVersion", "kernelVersion", "kubeletVersion"),
@@ -98,7 +100,7 @@ def slim_pod(pod: Object) -> Object:
         or _ours(annotations)
     ):
         return named(pod)
-    spec = object_at(pod, "spec")
+    spec, status = object_at(pod, "spec"), object_at(pod, "status")
     containers = {
         key: [_some(one, _CONTAINER) for one in objects_at(spec, key)]
         for key in ("initContainers", "containers")
@@ -108,7 +110,8 @@ def slim_pod(pod: Object) -> Object:
         "metadata": _some(metadata, _META)
         | {"labels": _some(labels, _PROGRAM_LABELS), "annotations": _ours(annotations)},
         "spec": _some(spec, _POD_SPEC) | containers,
-        "status": _some(object_at(pod, "status"), _POD_STATUS),
+        "status": _some(status, _POD_STATUS)
+        | {"conditions": [_some(one, _CONDITION) for one in objects_at(status, "conditions")]},
     }
 
 

@@ -151,8 +151,13 @@ def _why_none(
     together = attempt.together(alike, models)
     if together is not None and (together.reason is Reason.GROUP_NEVER or not is_never):
         return together
-    rooms = [_room(title, one) for title, one in refused.items() if one.n_room is not None]
-    detail = f"room for members: {', '.join(rooms[:MAX_SHOWN])}"
+    known = [(title, one) for title, one in refused.items() if one.n_room is not None]
+    # Where it is a matter of time first, then the most room.
+    known.sort(key=lambda at: (at[1].reason is Reason.GROUP_NEVER, -(at[1].n_room or 0), at[0]))
+    rooms = [_room(title, one) for title, one in known[:MAX_SHOWN]]
+    if len(known) > MAX_SHOWN:
+        rooms.append(f"and {len(known) - MAX_SHOWN} more")
+    detail = f"room for members: {', '.join(rooms)}"
     if is_held:
         detail += "; all must have the GPU model of the members that have a node already"
     return NoPlace(Reason.GROUP_MODEL_NEVER if is_never else Reason.GROUP_ONE_MODEL, detail)

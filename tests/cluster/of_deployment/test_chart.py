@@ -161,6 +161,11 @@ def test_alerts_and_scrapes_follow_the_release(helm):
             *(["coterie-plugin"], ["coterie-node.json"]),
         ),
         (
+            *("plugin.mode=reporter", ["coterie-node", "team-a"]),
+            ["coterie-extender", "coterie-plugin", "coterie-plans", "coterie-recorded"],
+            ["coterie-cluster.json", "coterie-node.json"],
+        ),
+        (
             *("plugin.enabled=false", ["team-a"]),
             *(["coterie-extender", "coterie-recorded"], ["coterie-cluster.json"]),
         ),

@@ -243,9 +243,9 @@ CASES = {
         {**N, "kind": "bad-plan"},
     ),
     "CoterieKubeletUnreachable": Case(
-        plugin(LOOKUPS, "0x20 1x60", how="unreachable"),
-        plugin(LOOKUPS, "0x60", how="unreachable") | plugin(LOOKUPS, "0+1x60", how="lookup"),
-        {**N, "how": "unreachable"},
+        plugin("kubelet_failures_total", "0+1x60"),
+        plugin("kubelet_failures_total", "0x20 1x60"),
+        N,
     ),
     "CoterieNodeWritesFail": Case(
         plugin("node_write_failures_total", "0x20 1x60", reason="refused"),

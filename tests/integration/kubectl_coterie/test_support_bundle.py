@@ -109,6 +109,19 @@ def test_planted_secrets_are_in_no_file(tmp_path, capsys):
     assert not any("secrets" in request for request in cluster.requests)
 
 
+def test_a_key_in_a_wrong_place_is_in_no_file(tmp_path, capsys):
+    """A configuration that cannot be read is why people make bundles."""
+    cluster = InstalledCluster()
+    (path,) = (path for path in cluster.objects if "configmaps" in path)
+    data = cluster.objects[path]["data"]
+    config = yaml.safe_load(data["scheduler-config.yaml"])
+    config["extenders"][0]["tlsConfig"] = [{"keyData": PRIVATE}]
+    data["scheduler-config.yaml"] = yaml.safe_dump(config)
+    bundle = collected(tmp_path, capsys, cluster=cluster)
+    assert "an object cannot be read" in bundle.files["check.json"]
+    assert PRIVATE not in json.dumps(bundle.files)
+
+
 def plant(cluster: InstalledCluster) -> None:
     """Put the secret into every field of the API objects that is not known to be needed."""
     env = [{"name": "TOKEN", "value": PRIVATE}]
@@ -121,7 +134,8 @@ def plant(cluster: InstalledCluster) -> None:
             {"secret": {"secretName": PRIVATE}, "hostPath2": PRIVATE},
         ]
         pod["spec"] |= {"serviceAccountName": PRIVATE, "hostname": PRIVATE}
-        pod["status"] |= {"podIP": PRIVATE}
+        condition = {"type": "PodScheduled", "status": "False", "message": f"claim {PRIVATE}"}
+        pod["status"] |= {"podIP": PRIVATE, "conditions": [condition]}
         for container in pod["spec"]["containers"]:
             container["env"] = [*container.get("env", ()), *env]
             container["args"] = [*container.get("args", ()), PRIVATE]

@@ -255,6 +255,7 @@ def test_a_caller_that_hangs_up_does_not_stop_the_write():
 
 def test_nothing_more_is_begun_for_a_caller_that_hung_up():
     """Its kube-scheduler may have ended, and another one lead: what was refused stays so."""
+    call: Any = None
 
     class Busy(Api):
         async def bind(self, binding: Binding, *, timeout_s: float) -> None:
@@ -269,7 +270,6 @@ def test_nothing_more_is_begun_for_a_caller_that_hung_up():
         call = asyncio.create_task(executor.bind(BODY))
         await call
 
-    call: Any = None
     gateway, api = Gateway(WRITE), Busy(FakeTime())
     asyncio.run(go())
     assert len(api.requests) == 1

@@ -57,8 +57,8 @@ def test_a_pod_shows_the_schedulers_message_and_its_age():
     text, cluster = asyncio.run(read())
     (item,) = json.loads(text)["items"]
     assert item["reason"] == (
-        "kube-scheduler offers no node for the pod: 0/3 nodes are available: 3 Insufficient "
-        "nvidia.com/gpu."
+        "kube-scheduler has not offered the pod to the extender: 0/3 nodes are available: "
+        "3 Insufficient nvidia.com/gpu."
     )
     assert (item["reason_label"], item["size_gpus"]) == ("not_offered", 4)
     assert (item["since_unix_s"], item["last_filtered_unix_s"]) == (1795590000.0, None)

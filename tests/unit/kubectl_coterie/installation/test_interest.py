@@ -61,7 +61,7 @@ def test_of_a_pod_that_matters_no_content_is_kept(changes):
     assert PRIVATE not in json.dumps(kept)
     assert "private/model" not in json.dumps(kept)
     assert kept["spec"]["containers"][0]["name"] == "main"  # type: ignore[index]
-    assert kept["status"] == {"phase": "Running"}
+    assert kept["status"] == {"phase": "Running", "conditions": []}
 
 
 def test_of_other_pods_the_name_is_kept():
