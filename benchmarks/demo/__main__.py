@@ -173,6 +173,7 @@ def _serve(client: httpx.Client, demo: Demo, *, for_s: float | None) -> None:
             f"  curl {url}/api/v1/cluster",
             f"  {kubectl_coterie} pods -A --extender-url {url}",
             f"  {kubectl_coterie} groups -A --extender-url {url}",
+            f"  {kubectl_coterie} explain {newest.name} -n {NAMESPACE} --extender-url {url}",
             f"  curl {url}/explain/{NAMESPACE}/{newest.name}   # while that pod runs",
             f"  curl {url}/metrics",
             f"  curl {url}/explain --data '{json.dumps(EXAMPLE_POD)}'",
