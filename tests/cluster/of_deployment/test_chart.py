@@ -161,7 +161,7 @@ def test_alerts_and_scrapes_follow_the_release(helm):
             *(["coterie-plugin"], ["coterie-node.json"]),
         ),
         (
-            *("plugin.mode=reporter", ["coterie-node", "team-a"]),
+            *("plugin.mode=reporter", ["team-a", "coterie-node"]),
             ["coterie-extender", "coterie-plugin", "coterie-plans", "coterie-recorded"],
             ["coterie-cluster.json", "coterie-node.json"],
         ),
