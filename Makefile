@@ -15,7 +15,7 @@ SHARED ?= ../shared
 NODES ?= 8x dgx-h100, 4x dgx-1-v100
 
 # Compiled modules are kept. Images of Python often say otherwise, and then each of the tests' workers
-# and each program that a test starts compiles all modules again: half the time of `make unit`.
+# and each program that a test starts compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 # pyright looks for a newer release in the package index and prints it; the lock decides here.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
@@ -102,7 +102,7 @@ coverage: $(STAMP) ## the coverage gates, after `make unit COVERAGE=1`
 docs: $(STAMP) ## the commands, links and generated parts of the documentation
 	$(BIN)/pytest tests/docs
 
-test: $(STAMP) ## what every change must pass: format, lint, contracts, types, unit and documentation tests (6 minutes)
+test: $(STAMP) ## what every change must pass: format, lint, contracts, types, unit and documentation tests (8 to 12 minutes on two cores)
 	@$(MAKE) --no-print-directory format-check lint imports
 	@$(MAKE) --no-print-directory types
 	@$(MAKE) --no-print-directory unit

@@ -55,8 +55,8 @@ SERVING_GPUS = 4
 PAUSE_S = 0.25
 MOST_PAUSES = 16
 """Pauses, 4 s in all, after which pods that were tried again have no place. Coterie plans a group
-some 0.02 s after its last pod came, and one that had no room 0.5 s after the last plan at the
-earliest."""
+within 0.5 s of the filter calls for its pods, and one that had no room 0.5 s after the last plan at
+the earliest."""
 _LEAF, _SPINE = "network.topology.nvidia.com/leaf", "network.topology.nvidia.com/spine"
 _POOL = ("example.com/pool", "training")
 """Label and value of the pool's nodes."""

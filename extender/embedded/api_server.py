@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from http import HTTPStatus
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
@@ -106,11 +107,13 @@ class EmbeddedApi:
         try:
             while (left_s := end_s - asyncio.get_running_loop().time()) > 0:
                 changed = self._changed
+                newest_first = takewhile(
+                    lambda one: one.version > watch.seen, reversed(self._changes)
+                )
                 events = [
                     _line(event, shown)
-                    for one in tuple(self._changes)
-                    if one.version > watch.seen and one.kind == matched["kind"]
-                    if (event := _event(one, select)) is not None
+                    for one in reversed(tuple(newest_first))
+                    if one.kind == matched["kind"] and (event := _event(one, select)) is not None
                 ]
                 version = self._version
                 if events:

@@ -193,20 +193,6 @@ def test_the_verbs_answer_as_without_a_selector(verb):
     assert len(bodies) == 1
 
 
-def test_a_pod_of_the_embedded_cluster_is_explained_with_its_selector():
-    """As filter saw it."""
-    one = engine()
-    content = wants(9, "w", product="NVIDIA-L4")
-    one.answer(Verb.FILTER, args(content, ["8x-l4-0"]), 0.0)
-    body = one.read_pod("default", "pod-w")
-    assert body is not None
-    groups = explained(one, json.loads(body))["summary"]["groups"]
-    assert {group["reason_label"]: group["n"] for group in groups} == {
-        "node_affinity": 2,
-        "too_few_gpus": 1,
-    }
-
-
 def test_a_live_cluster_is_held_by_its_labels():
     """One whose nodes are labelled otherwise than their topology says."""
     cluster = live(node("n1", labels={PRODUCT: "x"}), node("n2", labels={PRODUCT: "y"}))

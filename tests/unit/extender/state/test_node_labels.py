@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from extender.state import HOSTNAME, KEPT_LABELS, PRODUCT, ZONE, domain_labels
-from tests.unit.extender.engines import engine
+from extender.state import KEPT_LABELS, PRODUCT, ZONE, domain_labels
 from tests.unit.extender.feeds import live, node
 from topology.groups import DEFAULT_FAMILIES
-from topology.node_affinity import KnownLabels
 
 
 def test_kept_labels_are_known_also_where_the_node_has_them_not():
@@ -27,11 +25,3 @@ def test_another_label_is_a_change_of_the_node_that_changes_no_answer():
     assert cluster.moment().nodes["n1"].labels.values[PRODUCT] == "y"
     assert (cluster.snapshot.generation, cluster.snapshot.views) == (before, views)
     assert cluster.take_freed_nodes() == frozenset()
-
-
-def test_a_node_of_an_embedded_cluster_has_its_name_and_its_zone():
-    """Of its other labels nothing is known."""
-    nodes = engine().cluster.moment().nodes
-    assert nodes["8x-l4-0"].labels == KnownLabels(
-        {HOSTNAME: "8x-l4-0", ZONE: nodes["8x-l4-0"].zone}, frozenset({HOSTNAME, ZONE})
-    )
