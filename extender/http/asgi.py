@@ -112,9 +112,11 @@ async def _watched(answer: Awaitable[VerbResponse], receive: Receive) -> VerbRes
     """
     task = asyncio.ensure_future(answer)
     left = asyncio.ensure_future(receive())  # after the body nothing else comes
-    await asyncio.wait((task, left), return_when=asyncio.FIRST_COMPLETED)
-    is_over = task.done()
-    (left if is_over else task).cancel()
+    try:
+        await asyncio.wait((task, left), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        is_over = task.done()
+        (left if is_over else task).cancel()
     try:
         return await task
     except asyncio.CancelledError:
