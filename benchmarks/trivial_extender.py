@@ -16,12 +16,12 @@ import uvloop
 from fastapi import FastAPI
 from starlette.responses import Response
 
-from extender.http.asgi import VerbApp, VerbResponse
 from extender.http.server import Door, listen, run_until_signal
+from extender.http.verbs import add_verb
+from extender.protocol import Answer, Outcome, Verb
 
 if TYPE_CHECKING:
     from starlette.requests import Request
-    from starlette.types import ASGIApp
 
 
 __all__ = ["create_trivial"]
@@ -31,7 +31,7 @@ BODY_LIMIT_BYTES = 16 * 1024 * 1024
 _KEEP_ALIVE_S = 120
 
 
-def _filter(body: bytes | None) -> VerbResponse:
+def _filter(body: bytes | None) -> Answer:
     args = json.loads(body or b"")
     result = {
         "Nodes": None,
@@ -40,26 +40,27 @@ def _filter(body: bytes | None) -> VerbResponse:
         "FailedAndUnresolvableNodes": {},
         "Error": "",
     }
-    return VerbResponse(200, json.dumps(result).encode())
+    return Answer(Verb.FILTER, Outcome.OK, json.dumps(result).encode(), 0)
 
 
-def _prioritize(body: bytes | None) -> VerbResponse:
+def _prioritize(body: bytes | None) -> Answer:
     args = json.loads(body or b"")
     scores = [{"Host": name, "Score": 0} for name in args["NodeNames"]]
-    return VerbResponse(200, json.dumps(scores).encode())
+    return Answer(Verb.PRIORITIZE, Outcome.OK, json.dumps(scores).encode(), 0)
 
 
 async def _ready(_request: Request) -> Response:
     return Response("ok", media_type="text/plain")
 
 
-def create_trivial() -> ASGIApp:
+def create_trivial() -> FastAPI:
     """Make the application: filter, prioritize and probes."""
     app = FastAPI(title="trivial", openapi_url=None)
     for path in ("/livez", "/readyz"):
         app.add_route(path, _ready, methods=["GET"])
-    calls = {"/filter": _filter, "/prioritize": _prioritize}
-    return VerbApp(calls, app, body_limit_bytes=BODY_LIMIT_BYTES)
+    for path, call in (("/filter", _filter), ("/prioritize", _prioritize)):
+        add_verb(app, path, call, body_limit_bytes=BODY_LIMIT_BYTES)
+    return app
 
 
 def main(port: int) -> None:

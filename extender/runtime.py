@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from extender.engine import Gateway
     from extender.engine.events import StateEvent
     from extender.observe import Note
-    from extender.protocol import Answer, TimedAnswer
+    from extender.protocol import Answer
     from extender.state import Effect
     from kube.log import Logger
 
@@ -225,11 +225,11 @@ class LiveExtender:
         }
         return {name: path for name, path in files.items() if path is not None}
 
-    async def bind(self, body: bytes) -> TimedAnswer:
+    async def bind(self, body: bytes) -> Answer:
         """Answer a bind call."""
         return await self._binds.bind(body)
 
-    async def preempt(self, body: bytes) -> TimedAnswer:
+    async def preempt(self, body: bytes) -> Answer:
         """Answer a preempt call."""
         return await self._preemptions.preempt(body)
 
@@ -238,11 +238,9 @@ class LiveExtender:
         pod = await self._api.get_pod(namespace, name)
         return None if pod is None else pod.body
 
-    def on_answer(self, answer: Answer, plan_text: str | None) -> None:
+    def on_answer(self, answer: Answer) -> None:
         """Report an answer to users, where that is worth an Event."""
-        published_plan = plan_text if self._settings.events == "all" else None
-        for note in notes_of_answer(answer, published_plan):
-            self._reporter.record(note)
+        self._report(notes_of_answer(answer, of_plans=self._settings.events == "all"))
 
     async def run(self) -> None:
         """Run what stands beside the servers, until cancelled."""

@@ -146,6 +146,7 @@ class BindAttempt:
             placed_efficiency=self.target.efficiency,
             machine=self.target.machine,
             size_gpus=self.request.size_gpus,
+            plan=self.plan,
         )
 
     def is_dead(self, pod: messages.WirePod) -> bool:

@@ -27,7 +27,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
@@ -39,11 +39,10 @@ from extender.engine.events import (
     BindPodRead,
     BindRequested,
 )
-from extender.protocol import Answer, TimedAnswer
+from extender.protocol import Answer
 from kube.client import Binding
 from kube.errors import Conflict, KubeError, Malformed, NotFound, Unreachable
 from kube.objects import ObjectKey
-from topology.model import names
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -125,12 +124,12 @@ class BindExecutor:
     def __init__(self, deps: BindDependencies, *, total_s: float) -> None:
         self._deps = deps
         self._total_s = total_s
-        self._running: set[asyncio.Task[TimedAnswer]] = set()
+        self._running: set[asyncio.Task[Answer]] = set()
         # By node, as long as a bind runs or waits there, or the node's pause lasts.
         self._lanes: dict[str, _Lane] = {}
         self._arrivals = _Arrivals()
 
-    async def bind(self, body: bytes) -> TimedAnswer:
+    async def bind(self, body: bytes) -> Answer:
         """Answer a bind call; one that is cancelled, its caller gone, ends as soon as it can."""
         call = BindCall.decode(body)
         bind = _Bind(self._deps, call, self._deps.timer() + self._total_s)
@@ -143,7 +142,7 @@ class BindExecutor:
             bind.hurry()
             return await asyncio.shield(task)
 
-    async def _run(self, bind: _Bind, call: BindCall) -> TimedAnswer:
+    async def _run(self, bind: _Bind, call: BindCall) -> Answer:
         if call.args is None or not self._deps.is_member(call.args.pod_uid):
             return await self._run_in_turn(bind, None if call.args is None else call.args.node)
         await bind.wait_for_group(self._arrivals)
@@ -152,7 +151,7 @@ class BindExecutor:
         finally:
             self._arrivals.notify()  # the next one on a node that aligns
 
-    async def _run_in_turn(self, bind: _Bind, node: str | None) -> TimedAnswer:
+    async def _run_in_turn(self, bind: _Bind, node: str | None) -> Answer:
         if node is None or not self._deps.aligns(node):
             return await bind.run()
         for name in [name for name, lane in self._lanes.items() if self._is_idle(lane)]:
@@ -165,12 +164,12 @@ class BindExecutor:
         finally:
             lane.n_binds -= 1
 
-    async def _run_alone(self, bind: _Bind, node: str, lane: _Lane) -> TimedAnswer:
+    async def _run_alone(self, bind: _Bind, node: str, lane: _Lane) -> Answer:
         if lane.n_ended != self._deps.n_ended(node):
             await bind.rest(until_s=lane.bound_s + REST_S)
         n_ended = self._deps.n_ended(node)
         bound = await bind.run()
-        if bound.plan_text is not None:
+        if bound.plan is not None:
             lane.bound_s, lane.n_ended = self._deps.timer(), n_ended
         return bound
 
@@ -231,7 +230,6 @@ class _Bind:
         self._deadline_s = deadline_s
         self._backoff = deps.backoff()
         self._remote_s = 0.0
-        self._plan_text: str | None = None
         self._begun: Answer | AnyStep | None = None
 
     async def wait_for_group(self, arrivals: _Arrivals) -> None:
@@ -255,7 +253,7 @@ class _Bind:
         """Begin nothing more."""
         self._deadline_s = self._deps.timer()
 
-    async def run(self) -> TimedAnswer:
+    async def run(self) -> Answer:
         began_s = self._deps.timer()
         output = self._begun
         if output is None:
@@ -265,7 +263,7 @@ class _Bind:
         while not isinstance(output, Answer):
             output = await self._take(output)
         own_s = self._deps.timer() - began_s - self._remote_s
-        return TimedAnswer(output, own_s, self._plan_text)
+        return replace(output, own_s=own_s)
 
     async def rest(self, *, until_s: float) -> None:
         """Let time pass, but not more than there is to spare."""
@@ -319,7 +317,6 @@ class _Bind:
                 if not (is_unsent and await self._wait(error)):
                     return partial(BindingWritten, step, _written(error))
             else:
-                self._plan_text = step.annotations.get(names.PLAN)
                 return partial(BindingWritten, step, Written(WriteResult.ACCEPTED))
 
     @property

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from extender.engine.events import PreemptAbandoned, PreemptNodesRead, PreemptRequested
 from extender.preemption import NodeReading, NodesRead, capacity_of, read_pod_on_node
-from extender.protocol import Answer, TimedAnswer
+from extender.protocol import Answer
 from kube.errors import KubeError, Malformed, Unreadable
 from kube.objects import parse_object
 
@@ -79,7 +79,7 @@ class PreemptExecutor:
         self._deps = deps
         self._total_s = total_s
 
-    async def preempt(self, body: bytes) -> TimedAnswer:
+    async def preempt(self, body: bytes) -> Answer:
         """Answer a preempt call."""
         deps = self._deps
         began_s = deps.timer()
@@ -100,7 +100,7 @@ class PreemptExecutor:
                 output = deps.handle(PreemptAbandoned(output, read, deps.clock()))
             else:
                 output = deps.handle(PreemptNodesRead(output, read, deps.clock()))
-        return TimedAnswer(output, deps.timer() - began_s - remote_s)
+        return replace(output, own_s=deps.timer() - began_s - remote_s)
 
 
 class _Reading:

@@ -1,8 +1,8 @@
 """The extender's HTTP applications: the scheduler's verbs, and the routes for people and tools.
 
-kube-scheduler's verbs are a plain ASGI application (`extender.http.asgi`); what people, probes and
-Prometheus read are FastAPI routes, described at /openapi.json and /docs. Errors there are problem
-details. Nothing here changes state, except that an embedded cluster's pods are created and deleted.
+kube-scheduler's verbs are routes of raw bodies (`extender.http.verbs`); what people, probes and
+Prometheus read is described at /openapi.json and /docs. Errors there are problem details. Nothing
+here changes state, except that an embedded cluster's pods are created and deleted.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.exceptions import HTTPException
 
-from extender.http.asgi import VerbApp
 from extender.http.explain_responses import Explanation
 from extender.http.responses import NodesState, Problem, State
-from extender.http.verbs import answer_now, verb_handlers
+from extender.http.verbs import add_verbs, answer_now, status_of
 from extender.page import add_page
 from extender.protocol import Verb
 from extender.read_api import add_read_api, read_body
@@ -33,8 +32,6 @@ from topology.errors import quote
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from starlette.types import ASGIApp
 
     from extender.http.verbs import Dependencies
     from kube.client import Requester
@@ -58,10 +55,12 @@ _FAILS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def create_app(deps: Dependencies) -> ASGIApp:
+def create_app(deps: Dependencies) -> FastAPI:
     """Make the application; it starts nothing."""
-    handlers = verb_handlers(deps)
-    return VerbApp(handlers, read_routes(deps), body_limit_bytes=deps.body_limit_bytes)
+    app = _described_app()
+    add_verbs(app, deps)  # first: routes are tried in their order, and these are called most
+    _add_read_routes(app, deps)
+    return app
 
 
 def create_health_app(deps: Dependencies) -> FastAPI:
@@ -81,13 +80,17 @@ def create_read_app(deps: Dependencies) -> FastAPI:
 def read_routes(deps: Dependencies) -> FastAPI:
     """The routes for people and tools, with their description."""
     app = _described_app()
+    _add_read_routes(app, deps)
+    return app
+
+
+def _add_read_routes(app: FastAPI, deps: Dependencies) -> None:
     _add_health_routes(app, deps)
     _add_state_routes(app, deps)
     _add_explain_route(app, deps)
     if deps.embedded is not None:
         _add_embedded_route(app, deps.embedded)
     _add_read_api(app, deps)
-    return app
 
 
 def _described_app() -> FastAPI:
@@ -225,9 +228,10 @@ def _add_embedded_route(app: FastAPI, server: Requester) -> None:
 
 
 def _answered(verb: Verb, body: bytes, deps: Dependencies) -> Response:
-    answer = answer_now(verb, body, deps)
-    if answer.status != HTTPStatus.OK:
-        raise HTTPException(answer.status, json.loads(answer.body)["error"])
+    answer = answer_now(deps, verb, body)
+    status = status_of(answer)
+    if status != HTTPStatus.OK:
+        raise HTTPException(status, json.loads(answer.body)["error"])
     return Response(answer.body, media_type=_JSON)
 
 

@@ -1,4 +1,4 @@
-"""kube-scheduler's verbs over HTTP: handlers, and the mapping of outcomes to status codes.
+"""kube-scheduler's verbs over HTTP: routes of raw bodies, and the status of each answer.
 
 kube-scheduler takes only 200 for an answer and reads no other body: where a verb has an `Error`
 field (filter, bind) failures are reported there, with 200. Prioritize has none; its failures are a
@@ -10,27 +10,37 @@ API server.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
 
 from extender import logkeys
 from extender.engine.events import VerbCalled
-from extender.http.asgi import VerbResponse
-from extender.protocol import Outcome, Reason, Verb
+from extender.protocol import Answer, Outcome, Reason, Verb
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+
     from extender.engine import Gateway
-    from extender.http.asgi import Handler
     from extender.observe import ExtenderMetrics
-    from extender.protocol import Answer, TimedAnswer
     from extender.read_api import ReadApi
     from kube.client import Requester
     from kube.log import Logger
 
-__all__ = ["Dependencies", "Verbs", "answer_now", "verb_handlers"]
+__all__ = ["Dependencies", "Handler", "Verbs", "add_verb", "add_verbs", "answer_now", "status_of"]
 
+Handler: TypeAlias = "Callable[[bytes | None], Answer | Awaitable[Answer]]"
+"""An answer at once, or one to await; of the body, None where it was larger than the limit."""
+
+_CLOSED = 499
+"""nginx's status for a caller that has gone; nobody reads it."""
 _IN_BAND = frozenset({Verb.FILTER, Verb.BIND})
 _STATUS = {
     Reason.STALE: 503,
@@ -43,11 +53,11 @@ _STATUS = {
 class Verbs(Protocol):
     """What is needed of `extender.runtime.LiveExtender`."""
 
-    async def bind(self, body: bytes) -> TimedAnswer:
+    async def bind(self, body: bytes) -> Answer:
         """Answer a bind call."""
         ...
 
-    async def preempt(self, body: bytes) -> TimedAnswer:
+    async def preempt(self, body: bytes) -> Answer:
         """Answer a preempt call."""
         ...
 
@@ -62,7 +72,7 @@ class Dependencies:
 
     `is_ready` returns whether requests should come at all, `unready_because` why not; `is_healthy`
     whether another extender could do no better. `embedded` is the API server where that is in
-    memory. `on_answer` is called with each answer and the plan that a bind wrote. `logs_answers` is
+    memory. `on_answer` is called with each answer. `logs_answers` is
     False where the log drops INFO. `read_api` is None where there is none.
     """
 
@@ -77,80 +87,118 @@ class Dependencies:
     unready_because: Callable[[], str] = lambda: "state is not fresh"
     is_healthy: Callable[[], bool] = lambda: True
     embedded: Requester | None = None
-    on_answer: Callable[[Answer, str | None], None] | None = None
+    on_answer: Callable[[Answer], None] | None = None
     logs_answers: bool = True
     read_api: ReadApi | None = None
 
 
-def verb_handlers(deps: Dependencies) -> dict[str, Handler]:
-    """The handler of each path."""
-    at_once = (Verb.FILTER, Verb.PRIORITIZE, Verb.EXPLAIN)
-    handlers = {f"/{verb.value}": _at_once(verb, deps) for verb in at_once}
-    waiting = {Verb.BIND: deps.verbs.bind, Verb.PREEMPT: deps.verbs.preempt}
-    return handlers | {f"/{verb.value}": _waiting(verb, act, deps) for verb, act in waiting.items()}
+def add_verbs(app: Starlette, deps: Dependencies) -> None:
+    """Add each verb's route."""
+
+    def add(verb: Verb, act: Callable[[bytes], Answer | Awaitable[Answer]]) -> None:
+        def handle(body: bytes | None) -> Answer | Awaitable[Answer]:
+            return _too_large(verb, deps) if body is None else act(body)
+
+        add_verb(app, f"/{verb.value}", handle, body_limit_bytes=deps.body_limit_bytes)
+
+    for verb in (Verb.FILTER, Verb.PRIORITIZE, Verb.EXPLAIN):
+        add(verb, partial(answer_now, deps, verb))
+    add(Verb.BIND, partial(_answer_later, deps, deps.verbs.bind))
+    add(Verb.PREEMPT, partial(_answer_later, deps, deps.verbs.preempt))
 
 
-def _at_once(verb: Verb, deps: Dependencies) -> Handler:
-    def handle(body: bytes | None) -> VerbResponse:
-        return _too_large(verb, deps) if body is None else answer_now(verb, body, deps)
+def add_verb(app: Starlette, path: str, handle: Handler, *, body_limit_bytes: int) -> None:
+    """Add a route for POST.
 
-    return handle
+    What is over the limit is read all the same, since kube-scheduler reads no answer before it has
+    sent everything. Nothing is answered to a caller that has gone.
+    """
 
+    async def endpoint(request: Request) -> Response:
+        try:
+            answer = handle(await _body(request, body_limit_bytes))
+            if not isinstance(answer, Answer):
+                answer = await _watched(answer, request)
+        except ClientDisconnect:
+            return Response(status_code=_CLOSED)
+        return Response(answer.body, status_of(answer), media_type="application/json")
 
-def _waiting(
-    verb: Verb,
-    act: Callable[[bytes], Awaitable[TimedAnswer]],
-    deps: Dependencies,
-) -> Handler:
-    async def handle(body: bytes | None) -> VerbResponse:
-        if body is None:
-            return _too_large(verb, deps)
-        start_s = deps.timer()
-        timed = await act(body)
-        if verb is Verb.BIND and timed.own_s is not None:
-            deps.metrics.observe_bind(timed.own_s)
-        _tell(deps, timed.answer, deps.timer() - start_s, timed)
-        return _reply(timed.answer)
-
-    return handle
+    app.add_route(path, endpoint, methods=["POST"], include_in_schema=False)
 
 
-def answer_now(verb: Verb, body: bytes, deps: Dependencies) -> VerbResponse:
+async def _body(request: Request, limit_bytes: int) -> bytes | None:
+    """Read a body to its end; None for one that is too large. Raises `ClientDisconnect`."""
+    chunks: list[bytes] = []
+    n_bytes = 0
+    async for chunk in request.stream():
+        n_bytes += len(chunk)
+        if n_bytes <= limit_bytes:
+            chunks.append(chunk)
+        else:
+            chunks.clear()
+    return b"".join(chunks) if n_bytes <= limit_bytes else None
+
+
+async def _watched(answer: Awaitable[Answer], request: Request) -> Answer:
+    """The answer; what makes it is cancelled when the caller leaves, and may go on all the same.
+
+    Raises `ClientDisconnect` where it does not.
+    """
+    task = asyncio.ensure_future(answer)
+    left = asyncio.ensure_future(request.receive())  # after the body nothing else comes
+    try:
+        await asyncio.wait((task, left), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        is_over = task.done()
+        (left if is_over else task).cancel()
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if is_over:
+            raise
+        raise ClientDisconnect from None
+
+
+def answer_now(deps: Dependencies, verb: Verb, body: bytes) -> Answer:
     """Answer a verb that waits for nothing remote; counted and logged like every answer."""
     start_s = deps.timer()
     answer = deps.gateway.handle(VerbCalled(verb, body, deps.clock()))
-    _tell(deps, answer, deps.timer() - start_s)
-    return _reply(answer)
+    _report(deps, answer, deps.timer() - start_s)
+    return answer
 
 
-def _too_large(verb: Verb, deps: Dependencies) -> VerbResponse:
+async def _answer_later(
+    deps: Dependencies, act: Callable[[bytes], Awaitable[Answer]], body: bytes
+) -> Answer:
+    start_s = deps.timer()
+    answer = await act(body)
+    _report(deps, answer, deps.timer() - start_s)
+    return answer
+
+
+def _too_large(verb: Verb, deps: Dependencies) -> Answer:
     detail = f"request body is too large, expected at most {deps.body_limit_bytes} bytes"
     answer = deps.gateway.engine.failure(verb, Reason.TOO_LARGE, detail)
-    _tell(deps, answer, 0.0)
-    return _reply(answer)
+    _report(deps, answer, 0.0)
+    return answer
 
 
-def _reply(answer: Answer) -> VerbResponse:
-    status = 200
-    if answer.outcome is Outcome.FAILED and answer.verb not in _IN_BAND:
-        status = _STATUS.get(answer.reason, 400) if answer.reason else 400
-    return VerbResponse(status, answer.body)
+def status_of(answer: Answer) -> int:
+    """The HTTP status: 200 where the caller reads what is wrong in the body."""
+    if answer.outcome is not Outcome.FAILED or answer.verb in _IN_BAND:
+        return 200
+    return _STATUS.get(answer.reason, 400) if answer.reason else 400
 
 
-def _tell(
-    deps: Dependencies,
-    answer: Answer,
-    seconds: float,
-    timed: TimedAnswer | None = None,
-) -> None:
+def _report(deps: Dependencies, answer: Answer, seconds: float) -> None:
     deps.metrics.observe(answer, seconds)
     if deps.logs_answers:
-        _log(deps, answer, seconds, timed)
+        _log(deps, answer, seconds)
     if deps.on_answer is not None:
-        deps.on_answer(answer, timed.plan_text if timed else None)
+        deps.on_answer(answer)
 
 
-def _log(deps: Dependencies, answer: Answer, seconds: float, timed: TimedAnswer | None) -> None:
+def _log(deps: Dependencies, answer: Answer, seconds: float) -> None:
     fields: dict[str, object] = {
         "verb": answer.verb.value,
         "outcome": answer.outcome.value,
@@ -167,6 +215,6 @@ def _log(deps: Dependencies, answer: Answer, seconds: float, timed: TimedAnswer 
     }
     shown = {key: value for key, value in fields.items() if value not in (None, "", 0, [])}
     shown |= {"generation": answer.generation, "ms": round(seconds * 1000, 3)}
-    if timed is not None and timed.own_s is not None:
-        shown["own_ms"] = round(timed.own_s * 1000, 3)
+    if answer.own_s is not None:
+        shown["own_ms"] = round(answer.own_s * 1000, 3)
     deps.log.info(logkeys.ANSWERED, **shown)

@@ -12,17 +12,15 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from extender.protocol import Outcome, Reason, Verb
+from extender.protocol import Reason, Verb
 from extender.state import Mismatch, Missing, NodeProblem, PlanConflict
 from kube.objects import ObjectKey
-from topology.annotations import decode_plan
-from topology.errors import CodecError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from extender.protocol import Answer
-    from topology.annotations import ContainerPlan
+    from topology.annotations import ContainerPlan, Plan
 
 __all__ = ["EventReason", "Note", "notes_of_answer", "notes_of_effect"]
 
@@ -68,8 +66,8 @@ class Note:
     message: str
 
 
-def notes_of_answer(answer: Answer, plan_text: str | None = None) -> Iterator[Note]:
-    """The Events of an answer; `plan_text` is the plan that was bound, if any."""
+def notes_of_answer(answer: Answer, *, of_plans: bool = False) -> Iterator[Note]:
+    """The Events of an answer; `of_plans`: of the plan that was bound too, if any."""
     if not answer.pod_uid:
         return
     if answer.verb is Verb.FILTER:
@@ -80,8 +78,8 @@ def notes_of_answer(answer: Answer, plan_text: str | None = None) -> Iterator[No
     elif answer.verb is Verb.BIND:
         if answer.reason is Reason.WRITE_REFUSED:
             yield Note(_pod_of(answer), EventReason.BIND_REFUSED, answer.detail)
-        if answer.outcome is Outcome.OK and plan_text is not None:
-            yield Note(_pod_of(answer), EventReason.PLACED, _placed(answer, plan_text))
+        if of_plans and answer.plan is not None:
+            yield Note(_pod_of(answer), EventReason.PLACED, _placed(answer.plan))
 
 
 def notes_of_effect(effect: object) -> Iterator[Note]:
@@ -124,11 +122,7 @@ def _pod_of(answer: Answer) -> ObjectKey:
     return ObjectKey(namespace, name, answer.pod_uid)
 
 
-def _placed(answer: Answer, plan_text: str) -> str:
-    try:
-        plan = decode_plan(plan_text)
-    except CodecError as error:
-        return f"on node {answer.node}: {error}"
+def _placed(plan: Plan) -> str:
     speed = plan.score_gbytes_per_s
     predicted = f", {speed:.1f} GB/s all-reduce predicted" if speed else ""
     return f"on node {plan.node}: {_devices(plan.containers)}{predicted}"

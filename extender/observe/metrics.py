@@ -192,12 +192,10 @@ class ExtenderMetrics:
             self._placed.labels(*labels).observe(answer.placed_gbytes_per_s * _GBYTE)
             if answer.placed_efficiency is not None:
                 self._efficiency.labels(*labels).observe(answer.placed_efficiency)
+        if answer.verb is Verb.BIND and answer.own_s is not None:
+            self._bind_own_seconds.observe(answer.own_s)
         if answer.waited_s is not None and answer.waited_for is not None:
             self._waits.labels(answer.waited_for.label).observe(answer.waited_s)
-
-    def observe_bind(self, own_s: float) -> None:
-        """Observe the part of a bind's time that Coterie itself took."""
-        self._bind_own_seconds.observe(own_s)
 
     def add_source(self, collect: Callable[[], Iterable[Metric]]) -> None:
         """Add a source: what `collect` returns is scraped too."""

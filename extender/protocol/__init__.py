@@ -3,7 +3,7 @@
 Knows the wire; knows no cluster and decides nothing.
 """
 
-from extender.protocol.answers import Answer, Outcome, TimedAnswer, Verb, failure
+from extender.protocol.answers import Answer, Outcome, Verb, failure
 from extender.protocol.messages import WirePod, decode
 from extender.protocol.node_affinity import read_node_affinity
 from extender.protocol.pod_group import (
@@ -27,7 +27,6 @@ __all__ = [
     "Reason",
     "RecentPods",
     "Shape",
-    "TimedAnswer",
     "Verb",
     "WirePod",
     "decode",

@@ -14,8 +14,9 @@ from extender.protocol import responses
 
 if TYPE_CHECKING:
     from extender.protocol.reasons import Reason
+    from topology.annotations import Plan
 
-__all__ = ["Answer", "Outcome", "TimedAnswer", "Verb", "failure"]
+__all__ = ["Answer", "Outcome", "Verb", "failure"]
 
 
 class Verb(Enum):
@@ -50,7 +51,8 @@ class Answer:
     unknown), `machine` the kind of its node, `size_gpus` the pod's GPUs. `n_replans` counts the
     plans that a bind made beyond its first, `n_deferred` the node states that there was no time to
     rate. `waited_s` is how long a pod that filter names a node for was rejected before, None if it
-    was not, and `waited_for` why the last time.
+    was not, and `waited_for` why the last time. Of a call that waited for the API server: `own_s`
+    is the part of its time that was ours; `plan` is the plan that was written with the Binding.
     """
 
     verb: Verb
@@ -73,19 +75,8 @@ class Answer:
     n_deferred: int = 0
     waited_s: float | None = None
     waited_for: Reason | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TimedAnswer:
-    """An answer, and the part of its time that was ours and not the API server's.
-
-    `own_s` is None where another replica answered; `plan_text` is the plan that was written with
-    the binding, if one was.
-    """
-
-    answer: Answer
-    own_s: float | None
-    plan_text: str | None = None
+    own_s: float | None = None
+    plan: Plan | None = None
 
 
 def failure(verb: Verb, reason: Reason, detail: str, generation: int) -> Answer:

@@ -18,9 +18,10 @@ from fastapi import FastAPI
 from starlette.responses import Response
 
 from extender.http import server
-from extender.http.asgi import VerbApp, VerbResponse
 from extender.http.server import GC_THRESHOLDS, Door, freeze, listen, run_until_signal
 from extender.http.tls import Certificates
+from extender.http.verbs import add_verb
+from extender.protocol import Answer, Outcome, Reason, Verb
 from kube.errors import SettingsError
 from tests.unit.extender.pki import HOST, authority, client_context, issue
 from tests.unit.extender.shells import Log
@@ -198,9 +199,11 @@ def test_health_is_plain_beside_tls(tmp_path, listener, other_listener):
     serve(doors, go, Log())
 
 
-def echo(body: bytes | None) -> VerbResponse:
+def echo(body: bytes | None) -> Answer:
     """Answer with the body, or with 413 where it was too large."""
-    return VerbResponse(413, b"{}") if body is None else VerbResponse(200, body)
+    if body is None:
+        return Answer(Verb.PRIORITIZE, Outcome.FAILED, b"{}", 0, Reason.TOO_LARGE)
+    return Answer(Verb.PRIORITIZE, Outcome.OK, body, 0)
 
 
 def post(body: bytes, *headers: str) -> bytes:
@@ -248,7 +251,8 @@ def test_the_verbs_keep_their_connection(listener, sent, expected):
         writer.close()
         await writer.wait_closed()
 
-    app = VerbApp({"/verb": echo}, hello(), body_limit_bytes=10)
+    app = hello()
+    add_verb(app, "/verb", echo, body_limit_bytes=10)
     serve([Door(app, listener)], go, Log())
 
 

@@ -26,7 +26,7 @@ from extender.engine.events import (
     PodGone,
     PodsListed,
 )
-from extender.protocol import Answer, TimedAnswer, Verb
+from extender.protocol import Answer, Verb
 from extender.rules import Rules
 from extender.state import HOSTNAME, ZONE, LiveCluster, NodeRecord, NodeResource, build_machine_type
 from kube.objects import NodeFacts
@@ -174,13 +174,14 @@ class Shell:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
-    async def bind(self, body: bytes) -> TimedAnswer:
+    async def bind(self, body: bytes) -> Answer:
         """Bind."""
-        return TimedAnswer(bind_at_once(self._gateway, body, 1000.0), 0.001)
+        return replace(bind_at_once(self._gateway, body, 1000.0), own_s=0.001)
 
-    async def preempt(self, body: bytes) -> TimedAnswer:
+    async def preempt(self, body: bytes) -> Answer:
         """Preempt."""
-        return TimedAnswer(self._gateway.engine.answer(Verb.PREEMPT, body, 1000.0), 0.001)
+        answer = self._gateway.engine.answer(Verb.PREEMPT, body, 1000.0)
+        return replace(answer, own_s=0.001)
 
     async def read_pod(self, namespace: str, name: str) -> bytes | None:
         """A pod, where the engine keeps them."""

@@ -115,7 +115,7 @@ class World:
         async def main() -> list[Outcome]:
             bodies = [bind_body(uid, node) for uid, node in calls]
             found = await asyncio.gather(*map(self.executor.bind, bodies))
-            return [one.answer.outcome for one in found]
+            return [one.outcome for one in found]
 
         return asyncio.run(main())
 
@@ -149,7 +149,7 @@ def test_nothing_is_held_when_the_process_ends():
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         await world.executor.drain()
-        return (await held).answer.outcome
+        return (await held).outcome
 
     assert asyncio.run(main()) is Outcome.FAILED
     assert world.written == []

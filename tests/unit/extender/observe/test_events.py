@@ -14,7 +14,7 @@ from kube.client.server import MAX_EVENT_MESSAGE
 from kube.objects import ObjectKey
 from tests.unit.extender.feeds import live, node, topology_text, wide
 from tests.unit.extender.pods import GPU
-from topology.annotations import ContainerPlan, MissingDevices, Plan, encode_plan
+from topology.annotations import ContainerPlan, MissingDevices, Plan, decode_plan, encode_plan
 
 POD = ObjectKey("ns", "p", "u1")
 ANSWER = Answer(Verb.FILTER, Outcome.OK, b"", 1, pod="ns/p", pod_uid="u1", node="n1")
@@ -82,9 +82,6 @@ ALONE = encode_plan(Plan("n1", (ContainerPlan("main", "nvidia.com/gpu", ("GPU-0"
         ),
         pytest.param(BIND, None, None, id="a pod bound by count"),
         pytest.param(
-            replace(BIND, outcome=Outcome.FAILED), PLAN, None, id="a plan that came to nothing"
-        ),
-        pytest.param(
             replace(ANSWER, pod="", pod_uid="", reason=Reason.INVALID_REQUEST, detail="x"),
             None,
             None,
@@ -95,13 +92,13 @@ ALONE = encode_plan(Plan("n1", (ContainerPlan("main", "nvidia.com/gpu", ("GPU-0"
 def test_answers_have_events_where_the_scheduler_writes_none(answer, plan, expected_note):
     """One sentence, on the pod."""
     expected = [] if expected_note is None else [Note(POD, *expected_note)]
-    assert list(notes_of_answer(answer, plan)) == expected
+    answer = replace(answer, plan=None if plan is None else decode_plan(plan))
+    assert list(notes_of_answer(answer, of_plans=True)) == expected
 
 
-def test_a_plan_that_cannot_be_read_is_no_fault():
-    """It was written by us a moment ago; were it odd, the pod runs all the same."""
-    (note,) = notes_of_answer(BIND, "{}")
-    assert note.message.startswith("on node n1: ")
+def test_placements_have_events_only_where_they_are_wanted():
+    """Setting `events`: by default kube-scheduler's own Event is enough."""
+    assert not list(notes_of_answer(replace(BIND, plan=decode_plan(PLAN))))
 
 
 @pytest.mark.parametrize(

@@ -1,31 +1,34 @@
-"""The ASGI application of the verbs."""
+"""The verbs' routes: bodies of any length, and callers that leave."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from fastapi import FastAPI
 
-from extender.http.asgi import VerbApp, VerbResponse
+from extender.http.verbs import add_verb
+from extender.protocol import Answer, Outcome, Verb
+
+if TYPE_CHECKING:
+    from extender.http.verbs import Handler
 
 LIMIT = 10
+OK = Answer(Verb.BIND, Outcome.OK, b"{}", 1)
 
 
 class Answering:
-    """An application with one path, and another one behind it."""
+    """An application with one verb."""
 
-    def __init__(self) -> None:
+    def __init__(self, handle: Handler | None = None) -> None:
         self.calls: list[bytes | None] = []
-        self.others: list[str] = []
-        self.app = VerbApp({"/verb": self._handle}, self._other, body_limit_bytes=LIMIT)
+        self.app = FastAPI()
+        add_verb(self.app, "/verb", handle or self._handle, body_limit_bytes=LIMIT)
 
-    async def _handle(self, body: bytes | None) -> VerbResponse:
+    async def _handle(self, body: bytes | None) -> Answer:
         self.calls.append(body)
-        return VerbResponse(201, b"{}")
-
-    async def _other(self, scope: Any, _receive: Any, _send: Any) -> None:
-        self.others.append(scope["type"])
+        return OK
 
     def call(self, *messages: dict[str, Any], **scope: Any) -> list[dict[str, Any]]:
         """Send one request in these pieces; gives what was answered."""
@@ -54,12 +57,12 @@ def test_a_body_may_come_in_pieces():
     answering = Answering()
     head, body = answering.call(piece(b"12", more=True), piece(b"345"))
     assert answering.calls == [b"12345"]
-    assert head["status"] == 201
+    assert head["status"] == 200
     assert dict(head["headers"]) == {
         b"content-type": b"application/json",
         b"content-length": b"2",
     }
-    assert body == {"type": "http.response.body", "body": b"{}"}
+    assert body["body"] == b"{}"
 
 
 @pytest.mark.parametrize(
@@ -73,10 +76,10 @@ def test_a_body_over_the_limit_is_read_to_its_end_and_not_kept(sizes, is_kept):
     assert (answering.calls[0] is not None) == is_kept
 
 
-def test_a_closed_connection_gets_no_answer():
-    """Nor is anything decided for them."""
+def test_nothing_is_decided_for_a_caller_that_left():
+    """It sent a part of a body."""
     answering = Answering()
-    assert answering.call(piece(b"1", more=True), {"type": "http.disconnect"}) == []
+    answering.call(piece(b"1", more=True), {"type": "http.disconnect"})
     assert answering.calls == []
 
 
@@ -89,52 +92,19 @@ def test_only_post_is_answered():
     assert answering.calls == []
 
 
-def test_other_paths_and_protocols_go_to_the_framework():
-    """Health, state, metrics."""
-    answering = Answering()
-    answering.call(path="/readyz")
-    answering.call(type="lifespan")
-    assert answering.others == ["http", "lifespan"]
-
-
-def test_a_fault_is_answered_as_json_and_raised():
-    """kube-scheduler gets a body in the verb's content type, and the server logs the fault."""
-
-    def fail(_body: bytes | None) -> VerbResponse:
-        raise ZeroDivisionError
-
-    answering = Answering()
-    answering.app = VerbApp({"/verb": fail}, answering.app, body_limit_bytes=LIMIT)
-    sent: list[dict[str, Any]] = []
-
-    async def receive() -> dict[str, Any]:
-        return piece(b"1")
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    scope = {"type": "http", "method": "POST", "path": "/verb", "headers": []}
-    with pytest.raises(ZeroDivisionError):
-        asyncio.run(answering.app(scope, receive, send))
-    assert sent[0]["status"] == 500
-    assert sent[1]["body"] == b'{"error":"internal error"}'
-
-
 @pytest.mark.parametrize("goes_on", [True, False])
 def test_who_answers_learns_that_the_caller_left(goes_on):
     """And may finish what it does, or not."""
-    answering = Answering()
     was_told = []
 
-    async def handle(_body: bytes | None) -> VerbResponse:
+    async def handle(_body: bytes | None) -> Answer:
         try:
             await asyncio.Future()
         except asyncio.CancelledError:
             was_told.append(True)
             if not goes_on:
                 raise
-        return VerbResponse(200, b"{}")
+        return OK
 
-    answering.app = VerbApp({"/verb": handle}, answering.app, body_limit_bytes=LIMIT)
-    answering.call(piece(b"1"), {"type": "http.disconnect"})
+    Answering(handle).call(piece(b"1"), {"type": "http.disconnect"})
     assert was_told == [True]
