@@ -165,7 +165,7 @@ class LiveExtender:
                 api=self._api,
                 aligns=gateway.cluster.aligns,
                 n_ended=lambda node: gateway.cluster.pods.n_ended[node],
-                is_member=gateway.engine.groups.has_member,
+                is_member=gateway.engine.groups.waiting_uids.__contains__,
                 is_held=gateway.engine.groups.releases.is_held,
                 clock=self.clock,
                 timer=time.monotonic,

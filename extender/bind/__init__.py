@@ -3,12 +3,12 @@
 Every step is a value; knows no client and no clock.
 """
 
+from extender.bind.attempt import BindCall
 from extender.bind.bind_planner import BindPlanner
 from extender.bind.member_binds import MemberBinds
 from extender.bind.state_machine import Binds
 from extender.bind.steps import (
     AnyStep,
-    BindCall,
     HoldBind,
     ReadPod,
     Step,

@@ -1,6 +1,6 @@
-"""One bind call in flight, as a value.
+"""A bind call as it came, and one in flight, as values.
 
-It holds what is known of the call and of what it wrote, and compares both with a pod that was read.
+The latter is what is known of the call and of what it wrote, compared with a pod that was read.
 It decides nothing (`extender.bind.state_machine`).
 """
 
@@ -11,18 +11,36 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from extender.bind.steps import WriteBinding
-from extender.protocol import Answer, Outcome, Reason, Verb
+from extender.errors import WireError
+from extender.protocol import Answer, Outcome, Reason, Verb, messages
 from topology.annotations import encode_plan
 from topology.errors import quote
 from topology.model import names
 
 if TYPE_CHECKING:
     from extender.bind.steps import PlannedFrom
-    from extender.protocol import PodRequest, messages
+    from extender.protocol import PodRequest
     from extender.rules import Rules
     from topology.annotations import Plan
 
-__all__ = ["BindAttempt", "BindPhase", "BindTarget", "why_barred", "why_not_ours"]
+__all__ = ["BindAttempt", "BindCall", "BindPhase", "BindTarget", "why_barred", "why_not_ours"]
+
+
+@dataclass(frozen=True, slots=True)
+class BindCall:
+    """The body of a bind call, decoded once: `args`, or the `fault` for which there are none."""
+
+    body: bytes
+    args: messages.BindingArgs | None
+    fault: str = ""
+
+    @classmethod
+    def decode(cls, body: bytes) -> BindCall:
+        """Read a request body."""
+        try:
+            return cls(body, messages.decode(messages.BindingArgs, body))
+        except WireError as error:
+            return cls(body, None, str(error))
 
 
 class BindPhase(Enum):
@@ -38,7 +56,7 @@ class BindPhase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class BindTarget:
-    """The kind of a plan's node, and the plan's efficiency there (`plan_efficiency`)."""
+    """The kind of a plan's node, and the plan's efficiency there (`extender.protocol.Answer`)."""
 
     machine: str = ""
     efficiency: float | None = None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from extender.bind.attempt import BindTarget
 from extender.bind.steps import PlannedFrom
-from extender.placement import Refusal, plan_bind, plan_efficiency
+from extender.placement import Refusal, plan_fit
 from extender.protocol import Reason
 from extender.state import DeviceState
 
@@ -48,33 +48,35 @@ class BindPlanner:
 
     def plan(self, request: PodRequest, node: str, now_s: float) -> Planned | tuple[Reason, str]:
         """Plan from what is free now and assume, or say why not, with detail."""
-        if not self.cluster.snapshot.is_fresh(now_s, self.rules.staleness_bound_s):
-            return Reason.STALE, ""
         if request.pod_group:
             self.pod_groups.reserve(request, node, now_s)
         planned = self._plan(request, node, now_s)
-        if isinstance(planned, Planned):
-            self.pod_groups.bound(request.uid)
-        else:
-            self.pod_groups.gone(request.uid)
+        if request.pod_group:
+            end = self.pod_groups.bound if isinstance(planned, Planned) else self.pod_groups.gone
+            end(request.uid)
         return planned
 
     def _plan(self, request: PodRequest, node: str, now_s: float) -> Planned | tuple[Reason, str]:
         snapshot = self.cluster.snapshot_for(request)
-        view = snapshot.nodes.get(node)
+        if not snapshot.is_fresh(now_s, self.rules.staleness_bound_s):
+            return Reason.STALE, ""
+        view = snapshot.view(node)
         if view is None:
             return Reason.UNKNOWN_NODE, ""
-        plan = self._choose(request, view, snapshot.generation)
-        if isinstance(plan, Refusal):
-            return plan.reason, plan.detail
+        fit, kept = self.rater.choose(request, view), self._kept(request, view)
+        if isinstance(fit, Refusal):
+            if kept is None:
+                return fit.reason, fit.detail
+            fit = None
+        plan = kept or plan_fit(request, view, fit, generation=snapshot.generation)
+        plan = self._with_group(plan, request)
         deadline_s = now_s + self.rules.assume_s
         refused = self.cluster.assume(request, plan, deadline_s=deadline_s)
         if refused is not None:
             return Reason.DEVICES_UNAVAILABLE, refused
-        free = tuple([one for i, one in enumerate(view.ids) if view.free >> i & 1])
-        efficiency = plan_efficiency(request, view, rater=self.rater)
+        efficiency = None if fit is None else 1.0 - max(one.loss for _, one in fit.containers)
         target = BindTarget(view.kind.name, efficiency)
-        return Planned(plan, PlannedFrom(snapshot.generation, free), target)
+        return Planned(plan, PlannedFrom(snapshot.generation, view.ids_of(view.free)), target)
 
     def is_intact(self, uid: str, plan: Plan) -> bool:
         """Whether the pod still has all of the plan's devices, and they are healthy."""
@@ -85,12 +87,14 @@ class BindPlanner:
         }
         return kept == set(plan.ids)
 
-    def _choose(self, request: PodRequest, view: NodeView, generation: int) -> Plan | Refusal:
-        """What is kept for a member of a group, as far as it still holds; else what is best now.
+    def _kept(self, request: PodRequest, view: NodeView) -> Plan | None:
+        """What is kept for a member of a group, as far as it still holds.
 
         A kubelet that confines pods to NUMA nodes does so by what it has free when they come, so
         that what was claimed for a pod there is chosen again.
         """
+        if request.group is None and not request.pod_group:
+            return None
         claim = self.groups.claim(request.uid) or self.pod_groups.reserved(request.uid)
         if (
             claim is not None
@@ -99,12 +103,11 @@ class BindPlanner:
             and view.kind.manager is None
             and self.is_intact(request.uid, claim)
         ):
-            return claim if claim.group is not None else self._with_group(claim, request)
-        plan = plan_bind(request, view, rater=self.rater, generation=generation)
-        return plan if isinstance(plan, Refusal) else self._with_group(plan, request)
+            return claim
+        return None
 
     def _with_group(self, plan: Plan, request: PodRequest) -> Plan:
-        """The plan with the pod's group; the same one where it has none."""
-        if request.group is None:
+        """The plan with the pod's group; the same one where it has none, or says it already."""
+        if request.group is None or plan.group is not None:
             return plan
         return replace(plan, group=self.groups.plan_group(request, plan.node))

@@ -13,11 +13,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from extender.bind.steps import BindCall, HoldBind
+from extender.bind.steps import HoldBind
 from extender.protocol import Answer, Outcome, Reason, Verb, failure
 from topology.errors import quote
 
 if TYPE_CHECKING:
+    from extender.bind.attempt import BindCall
     from extender.bind.state_machine import Binds
     from extender.bind.steps import AnyStep
     from extender.groups import Groups
@@ -48,7 +49,7 @@ class MemberBinds:
     def begin(self, call: BindCall, now_s: float) -> Answer | AnyStep:
         """Handle a bind call, of a member or not."""
         args = call.args
-        if args is None or not self._groups.has_member(args.pod_uid):
+        if args is None or args.pod_uid not in self._groups.waiting_uids:
             return self._binds.begin(call, now_s)
         claim = self._groups.claim(args.pod_uid)
         if claim is None:
@@ -77,7 +78,7 @@ class MemberBinds:
         if self._groups.releases.is_released(step.uid):
             return self._binds.begin(held.call, now_s)
         self._groups.releases.leave(step.uid)
-        is_member = self._groups.has_member(step.uid)
+        is_member = step.uid in self._groups.waiting_uids
         if not is_member and self._cluster.bound(step.uid) is None:
             self._cluster.pods.forget(step.uid)  # it left after its group was released
         return self._fail(held.call.args, Reason.GROUP_INCOMPLETE)

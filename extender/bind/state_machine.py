@@ -44,8 +44,9 @@ from topology.model import names
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from extender.bind.attempt import BindCall
     from extender.bind.bind_planner import BindPlanner
-    from extender.bind.steps import BindCall, PlannedFrom, Step, Written
+    from extender.bind.steps import PlannedFrom, Step, Written
     from extender.groups import Groups
     from extender.protocol import PodRequest, RecentPods
     from extender.rules import Rules

@@ -1,4 +1,4 @@
-"""A bind call, the steps of a bind between which a shell does the I/O, and how a write can end.
+"""The steps of a bind between which a shell does the I/O, and how a write can end.
 
 Values only: `extender.bind.state_machine` decides which step comes next, `extender.execution.bind`
 executes a step. Every step ends in one of `Binds.read`, `Binds.written`, `Binds.held` or
@@ -11,15 +11,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
-from extender.errors import WireError
-from extender.protocol import messages
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = [
     "AnyStep",
-    "BindCall",
     "HoldBind",
     "PlannedFrom",
     "ReadPod",
@@ -28,23 +24,6 @@ __all__ = [
     "WriteResult",
     "Written",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class BindCall:
-    """The body of a bind call, decoded once: `args`, or the `fault` for which there are none."""
-
-    body: bytes
-    args: messages.BindingArgs | None
-    fault: str = ""
-
-    @classmethod
-    def decode(cls, body: bytes) -> BindCall:
-        """Read a request body."""
-        try:
-            return cls(body, messages.decode(messages.BindingArgs, body))
-        except WireError as error:
-            return cls(body, None, str(error))
 
 
 class WriteResult(Enum):

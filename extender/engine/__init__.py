@@ -4,8 +4,8 @@ Time is an argument and nothing waits; knows no HTTP, no client, no log and no c
 that the gateway takes are the values of `extender.engine.events`.
 """
 
-from extender.engine.call_reader import NEEDS_NAMES
 from extender.engine.gateway import Gateway, RatingLimit
+from extender.engine.request_reader import NEEDS_NAMES
 from extender.engine.verbs import Engine, make_engine
 
 __all__ = ["NEEDS_NAMES", "Engine", "Gateway", "RatingLimit", "make_engine"]

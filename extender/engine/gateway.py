@@ -105,7 +105,7 @@ class Gateway:
     @overload
     def handle(self, event: events.Event) -> Output: ...
 
-    def handle(self, event: events.Event) -> Output:
+    def handle(self, event: events.Event) -> Output:  # noqa: C901, PLR0912 - a table
         """Apply an event and return what it leads to.
 
         Raises `ValueError` for a verb that is not answered at once.
@@ -116,16 +116,19 @@ class Gateway:
                 return self.engine.answer(Verb.EXPLAIN, body, at_s)  # decides nothing
             case events.VerbCalled():
                 event, output = self._call(event)
-            case (
-                events.BindRequested()
-                | events.BindHeld()
-                | events.BindPodRead()
-                | events.BindingWritten()
-                | events.BindAbandoned()
-            ):
-                output = self._bind(event)
-                if isinstance(output, Answer):
-                    self.engine.bind_answered(output)
+            case events.BindRequested(call, at_s):
+                output = self.engine.member_binds.begin(call, at_s)
+            case events.BindHeld(step, at_s):
+                output = self.engine.member_binds.held(step, at_s)
+            case events.BindPodRead(step, pod, at_s):
+                output = self.engine.binds.read(step, pod, at_s)
+            case events.BindingWritten(step, written, _):
+                output = self.engine.binds.written(step, written)
+            case events.BindAbandoned(step, detail, at_s):
+                if isinstance(step, HoldBind):
+                    output = self.engine.member_binds.held(step, at_s)
+                else:
+                    output = self.engine.binds.abandon(step, detail)
             case events.PreemptRequested() | events.PreemptNodesRead() | events.PreemptAbandoned():
                 output = self._preempt(event)
             case events.RequeueDue(at_s):
@@ -135,6 +138,8 @@ class Gateway:
                 output = due
             case _:
                 self._update(event, self.cluster)
+        if isinstance(output, Answer) and output.verb is Verb.BIND:
+            self.engine.bind_answered(output)
         if self._reconciles_each:
             self.cluster.reconcile()
         if self._record is not None:
@@ -168,22 +173,6 @@ class Gateway:
         if budget is not None and budget.n_deferred:
             event = replace(event, n_rated=budget.n_rated)
         return event, answer
-
-    def _bind(self, event: events.BindEvent) -> Answer | AnyStep:
-        binds, members = self.engine.binds, self.engine.member_binds
-        match event:
-            case events.BindRequested(call, at_s):
-                return members.begin(call, at_s)
-            case events.BindHeld(step, at_s):
-                return members.held(step, at_s)
-            case events.BindPodRead(step, pod, at_s):
-                return binds.read(step, pod, at_s)
-            case events.BindingWritten(step, written, _):
-                return binds.written(step, written)
-            case events.BindAbandoned(step, detail, at_s):
-                if isinstance(step, HoldBind):
-                    return members.held(step, at_s)
-                return binds.abandon(step, detail)
 
     def _preempt(self, event: events.PreemptEvent) -> Answer | ReadNodes:
         preemptions = self.engine.preemptions

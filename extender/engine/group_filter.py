@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from extender.groups import Groups
-    from extender.placement import RequestedNodes
     from extender.protocol import PodRequest
-    from extender.snapshot import NodeIndex
+    from extender.snapshot import NodeIndex, RequestedNodes
 
 __all__ = ["GroupFilter", "MemberAnswer"]
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from extender.placement import RequestedNodes, refuse_nodes
+from extender.placement import refuse_nodes
 from extender.protocol import Reason
+from extender.snapshot import RequestedNodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

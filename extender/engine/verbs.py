@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING
 
 from extender.bind import BindPlanner, Binds, MemberBinds
 from extender.engine.assigned_pods import show_assigned
-from extender.engine.call_reader import CallReader, read_bare_pod, why_unreadable
 from extender.engine.explain import explain_bound, explain_pod
 from extender.engine.explain_group import explain_group, warn_of_level
 from extender.engine.group_filter import GroupFilter
 from extender.engine.near_filter import filter_near
 from extender.engine.pod_group_filter import filter_sibling
+from extender.engine.request_reader import CallReader, read_bare_pod, why_unreadable
 from extender.errors import MalformedPod, UserError, WireError
 from extender.groups import Groups, PodGroups
 from extender.placement import DomainFreeCapacity, Rater, filter_nodes, prioritize_nodes
@@ -49,10 +49,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from extender.placement import Filtered, RatingBudget, RequestedNodes
+    from extender.placement import Filtered, RatingBudget
     from extender.protocol import PodRequest
     from extender.rules import Rules
-    from extender.snapshot import ClusterSnapshot
+    from extender.snapshot import ClusterSnapshot, RequestedNodes
     from kube.objects import PodFacts
 
 __all__ = ["Engine", "make_engine"]
@@ -73,7 +73,7 @@ class Engine:
     """The verbs over one cluster. Not thread-safe: called from the event loop only."""
 
     def __init__(self, cluster: LiveCluster, rules: Rules) -> None:
-        self._cluster = cluster
+        self.cluster = cluster
         self.rules = rules
         self._rater = Rater(loss_bounds=rules.loss_bounds)
         # Its own: what explain has rated must not save time in calls, which a replay repeats.
@@ -96,11 +96,6 @@ class Engine:
             self._rater,
             others=self.groups.near_bound.other_models,
         )
-
-    @property
-    def cluster(self) -> LiveCluster:
-        """The state that is decided from."""
-        return self._cluster
 
     @property
     def n_ratings(self) -> int:
@@ -181,18 +176,17 @@ class Engine:
         if request.waits_for_others:
             return self._filter_member(request, requested, now_s)
         if request.pod_group and request.uid:
-            budget, choose = None, partial(self._choose_nodes, request, requested)
+            budget, generation = None, None
+            choose = partial(self._choose_nodes, request, requested)
             filtered = filter_sibling(request, now_s, choose, self.pod_groups, self._rater)
         else:
             snapshot = self.cluster.snapshot_for(request)
+            generation = snapshot.generation
             filtered = self._choose_nodes(request, requested, snapshot, budget=budget)
         n_deferred = 0 if budget is None else budget.n_deferred
         if n_deferred and not filtered.n_feasible:
             return self._fail_unrated(request, n_deferred)
-        waited = self.unschedulable.pod(request.uid) if filtered.n_feasible else None
-        self._note_rejection(request, requested, filtered.main_reason, now_s)
-        node_index = self.cluster.snapshot_of(request.resource).node_index
-        self._calls.requests.expect(request, filtered.names_json, filtered.positions, node_index)
+        waited = self._note_rejection(request, requested, filtered.main_reason, now_s)
         body = responses.encode_filter(
             filtered.names_json,
             failed_json=filtered.failed_json,
@@ -202,13 +196,14 @@ class Engine:
             Verb.FILTER,
             request,
             body,
+            generation,
             outcome=Outcome.OK if filtered.n_feasible else Outcome.REFUSED,
             reason=filtered.main_reason,
             n_nodes=len(requested),
             n_named=len(filtered.names_json),
             n_deferred=n_deferred,
         )
-        if waited is None:
+        if waited is None or not filtered.n_feasible:
             return answer
         return replace(answer, waited_s=now_s - waited.since_s, waited_for=waited.reason)
 
@@ -243,7 +238,7 @@ class Engine:
             rater=self._rater,
             rules=self.rules,
             budget=budget,
-            free_capacity=self._free_capacity.of(request, snapshot),
+            free_capacity=self._free_capacity_of(request, snapshot),
         )
         if request.group is None:
             return named(requested)
@@ -257,6 +252,12 @@ class Engine:
             siblings=siblings,
             later=later,
         )
+
+    def _free_capacity_of(
+        self, request: PodRequest, snapshot: ClusterSnapshot
+    ) -> NDArray[np.int64] | None:
+        has_network = self.cluster.domains.has_network
+        return self._free_capacity.of(request, snapshot) if has_network else None
 
     def _filter_member(
         self, request: PodRequest, requested: RequestedNodes, now_s: float
@@ -283,14 +284,14 @@ class Engine:
         requested: RequestedNodes | None,
         reason: Reason | None,
         now_s: float,
-    ) -> None:
+    ) -> UnschedulablePod | None:
         """Remember a pod for which filter named no node, and why; None: it may be bound now.
 
-        Without requested nodes it waits for its group, and is woken by that.
+        Without requested nodes it waits for its group, and is woken by that. Returns how a pod that
+        may be bound now waited before.
         """
         if reason is None or not request.uid:
-            self.unschedulable.forget(request.uid)
-            return
+            return self.unschedulable.forget(request.uid)
         pod = UnschedulablePod(
             request.uid,
             request.namespace,
@@ -304,35 +305,42 @@ class Engine:
         )
         if requested is None:
             self.unschedulable.add(pod, None)
-            return
+            return None
         node_index = self.cluster.snapshot.node_index
         names = requested.names(node_index)
         self.unschedulable.add(pod, request, requested=names, known=node_index.positions)
+        return None
 
     def _prioritize(self, body: bytes, now_s: float, budget: RatingBudget | None) -> Answer:
         read = self._calls.read(Verb.PRIORITIZE, body, now_s)
         if isinstance(read, Answer):
             return read
-        request, requested = read.request, read.nodes
+        request, requested, generation = read.request, read.nodes, None
         if request.shape is None:
             names = requested.names(self.cluster.snapshot.node_index)
             entries = [responses.score_head(name) + responses.score_tail(0) for name in names]
         else:
             snapshot = self.cluster.snapshot_for(request)
-            free_capacity = self._free_capacity.of(request, snapshot)
+            generation = snapshot.generation
             entries = prioritize_nodes(
                 request,
                 requested,
                 snapshot,
                 rater=self._rater,
                 budget=budget,
-                free_capacity=free_capacity,
+                free_capacity=self._free_capacity_of(request, snapshot),
             )
         body = responses.encode_prioritize(entries)
         n_nodes, n_named = len(requested), len(entries)
         n_deferred = 0 if budget is None else budget.n_deferred
         return self._answer(
-            Verb.PRIORITIZE, request, body, n_nodes=n_nodes, n_named=n_named, n_deferred=n_deferred
+            Verb.PRIORITIZE,
+            request,
+            body,
+            generation,
+            n_nodes=n_nodes,
+            n_named=n_named,
+            n_deferred=n_deferred,
         )
 
     def _explain(self, body: bytes) -> Answer:
@@ -350,7 +358,7 @@ class Engine:
                 request,
                 cluster,
                 rater=rater,
-                free_capacity=self._free_capacity.of(request, cluster.snapshot_for(request)),
+                free_capacity=self._free_capacity_of(request, cluster.snapshot_for(request)),
                 unschedulable=unschedulable,
                 tolerations=read_tolerations(pod.spec),
             )
@@ -365,6 +373,7 @@ class Engine:
         verb: Verb,
         request: PodRequest,
         body: bytes,
+        generation: int | None = None,
         *,
         outcome: Outcome = Outcome.OK,
         reason: Reason | None = None,
@@ -372,16 +381,19 @@ class Engine:
         n_named: int = 0,
         n_deferred: int = 0,
     ) -> Answer:
+        warnings = request.warnings
+        if request.group is not None:
+            warnings += warn_of_level(request, self.cluster)
         return Answer(
             verb,
             outcome,
             body,
-            self.cluster.snapshot.generation,
+            self.cluster.snapshot.generation if generation is None else generation,
             reason,
             pod=request.full_name,
             pod_uid=request.uid,
             n_nodes=n_nodes,
             n_named=n_named,
-            warnings=(*request.warnings, *warn_of_level(request, self.cluster)),
+            warnings=warnings,
             n_deferred=n_deferred,
         )

@@ -228,7 +228,7 @@ class _Bind:
         self._deps = deps
         self._call = call
         self._deadline_s = deadline_s
-        self._backoff = deps.backoff()
+        self._backoff: Backoff | None = None
         self._remote_s = 0.0
         self._begun: Answer | AnyStep | None = None
 
@@ -325,6 +325,8 @@ class _Bind:
 
     async def _wait(self, error: KubeError) -> bool:
         """Wait before the next try; False where there is no time for one."""
+        if self._backoff is None:
+            self._backoff = self._deps.backoff()
         delay_s = self._backoff.next_s(retry_after_s=error.retry_after_s)
         if delay_s + LEAST_S / WRITE_SHARE > self._left_s:
             return False

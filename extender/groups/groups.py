@@ -67,8 +67,8 @@ __all__ = ["Groups"]
 class Groups:
     """The groups of one engine. Not thread-safe: called from the event loop only.
 
-    `assigned` is for pods with a node, `near_bound` for members that do not wait,
-    `releases` for bind calls.
+    `waiting_uids` are the members that have no node yet. `assigned` is for pods with a node,
+    `near_bound` for members that do not wait, `releases` for bind calls.
     """
 
     def __init__(self, cluster: LiveCluster, rater: Rater, *, claim_s: float) -> None:
@@ -76,6 +76,7 @@ class Groups:
         self._is_listed = False
         self._waiting = WaitingMembers()
         self._groups = self._waiting.groups
+        self.waiting_uids = self._waiting.uids
         self._bound = BoundMembers()
         self._without_gpus = WithoutGpus()
         self._counts = MemberCounts(self._bound, self._without_gpus)
@@ -202,10 +203,6 @@ class Groups:
         return group.is_unsettled
 
     # Bind.
-
-    def has_member(self, uid: str) -> bool:
-        """Whether a pod is a member that has no node yet."""
-        return uid in self._waiting.uids
 
     def claim(self, uid: str) -> Plan | None:
         """What is claimed for a member; None for every other pod."""

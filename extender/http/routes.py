@@ -22,7 +22,7 @@ from extender.http.explain_responses import Explanation
 from extender.http.responses import NodesState, Problem, State
 from extender.http.verbs import add_verbs, answer_now, status_of
 from extender.page import add_page
-from extender.protocol import Verb
+from extender.protocol import Outcome, Verb
 from extender.read_api import add_read_api, read_body
 from kube.client import Request as ApiRequest
 from kube.errors import KubeError, Unreadable
@@ -229,9 +229,8 @@ def _add_embedded_route(app: FastAPI, server: Requester) -> None:
 
 def _answered(verb: Verb, body: bytes, deps: Dependencies) -> Response:
     answer = answer_now(deps, verb, body)
-    status = status_of(answer)
-    if status != HTTPStatus.OK:
-        raise HTTPException(status, json.loads(answer.body)["error"])
+    if answer.outcome is Outcome.FAILED:
+        raise HTTPException(status_of(answer), json.loads(answer.body)["error"])
     return Response(answer.body, media_type=_JSON)
 
 

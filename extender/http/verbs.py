@@ -94,17 +94,14 @@ class Dependencies:
 
 def add_verbs(app: Starlette, deps: Dependencies) -> None:
     """Add each verb's route."""
-
-    def add(verb: Verb, act: Callable[[bytes], Answer | Awaitable[Answer]]) -> None:
-        def handle(body: bytes | None) -> Answer | Awaitable[Answer]:
-            return _too_large(verb, deps) if body is None else act(body)
-
+    handlers: dict[Verb, Handler] = {
+        verb: partial(answer_now, deps, verb)
+        for verb in (Verb.FILTER, Verb.PRIORITIZE, Verb.EXPLAIN)
+    }
+    for verb, act in ((Verb.BIND, deps.verbs.bind), (Verb.PREEMPT, deps.verbs.preempt)):
+        handlers[verb] = partial(_answer_later, deps, verb, act)
+    for verb, handle in handlers.items():
         add_verb(app, f"/{verb.value}", handle, body_limit_bytes=deps.body_limit_bytes)
-
-    for verb in (Verb.FILTER, Verb.PRIORITIZE, Verb.EXPLAIN):
-        add(verb, partial(answer_now, deps, verb))
-    add(Verb.BIND, partial(_answer_later, deps, deps.verbs.bind))
-    add(Verb.PREEMPT, partial(_answer_later, deps, deps.verbs.preempt))
 
 
 def add_verb(app: Starlette, path: str, handle: Handler, *, body_limit_bytes: int) -> None:
@@ -121,7 +118,8 @@ def add_verb(app: Starlette, path: str, handle: Handler, *, body_limit_bytes: in
                 answer = await _watched(answer, request)
         except ClientDisconnect:
             return Response(status_code=_CLOSED)
-        return Response(answer.body, status_of(answer), media_type="application/json")
+        status = status_of(answer) if answer.outcome is Outcome.FAILED else 200
+        return Response(answer.body, status, media_type="application/json")
 
     app.add_route(path, endpoint, methods=["POST"], include_in_schema=False)
 
@@ -159,8 +157,10 @@ async def _watched(answer: Awaitable[Answer], request: Request) -> Answer:
         raise ClientDisconnect from None
 
 
-def answer_now(deps: Dependencies, verb: Verb, body: bytes) -> Answer:
+def answer_now(deps: Dependencies, verb: Verb, body: bytes | None) -> Answer:
     """Answer a verb that waits for nothing remote; counted and logged like every answer."""
+    if body is None:
+        return _too_large(verb, deps)
     start_s = deps.timer()
     answer = deps.gateway.handle(VerbCalled(verb, body, deps.clock()))
     _report(deps, answer, deps.timer() - start_s)
@@ -168,8 +168,13 @@ def answer_now(deps: Dependencies, verb: Verb, body: bytes) -> Answer:
 
 
 async def _answer_later(
-    deps: Dependencies, act: Callable[[bytes], Awaitable[Answer]], body: bytes
+    deps: Dependencies,
+    verb: Verb,
+    act: Callable[[bytes], Awaitable[Answer]],
+    body: bytes | None,
 ) -> Answer:
+    if body is None:
+        return _too_large(verb, deps)
     start_s = deps.timer()
     answer = await act(body)
     _report(deps, answer, deps.timer() - start_s)
@@ -184,8 +189,8 @@ def _too_large(verb: Verb, deps: Dependencies) -> Answer:
 
 
 def status_of(answer: Answer) -> int:
-    """The HTTP status: 200 where the caller reads what is wrong in the body."""
-    if answer.outcome is not Outcome.FAILED or answer.verb in _IN_BAND:
+    """The HTTP status of a failure: 200 where the caller reads what is wrong in the body."""
+    if answer.verb in _IN_BAND:
         return 200
     return _STATUS.get(answer.reason, 400) if answer.reason else 400
 

@@ -180,7 +180,8 @@ class ExtenderMetrics:
 
     def observe(self, answer: Answer, seconds: float) -> None:
         """Count one answer."""
-        times, n_answers = self._series_of(answer.verb, answer.outcome, answer.reason)
+        kind = answer.verb, answer.outcome, answer.reason
+        times, n_answers = self._series.get(kind) or self._series_of(*kind)
         times.observe(seconds)
         n_answers.inc()
         if answer.n_deferred:
@@ -225,13 +226,10 @@ class ExtenderMetrics:
     def _series_of(
         self, verb: Verb, outcome: Outcome, reason: Reason | None
     ) -> tuple[Histogram, Counter]:
-        """The series of an answer, kept: looking them up makes text of each label."""
-        kind = verb, outcome, reason
-        series = self._series.get(kind)
-        if series is None:
-            label = reason.label if reason else ""
-            count = self._answers.labels(verb.value, outcome.value, label)
-            series = self._series[kind] = self._seconds.labels(verb.value), count
+        """Make the series of an answer, and keep them: labels are made text of."""
+        label = reason.label if reason else ""
+        count = self._answers.labels(verb.value, outcome.value, label)
+        series = self._series[verb, outcome, reason] = self._seconds.labels(verb.value), count
         return series
 
     def _capacity(self) -> Iterable[Metric]:

@@ -9,7 +9,6 @@ from extender.placement.filter_score import (
     Filtered,
     filter_nodes,
     plan_bind,
-    plan_efficiency,
     plan_fit,
     prioritize_nodes,
     refuse_nodes,
@@ -17,25 +16,19 @@ from extender.placement.filter_score import (
 )
 from extender.placement.node_order import Rank, RankKey, rank_fit, scores
 from extender.placement.rating import WORK_S, Rater, RatingBudget, Refusal, rating_work
-from extender.placement.request_reader import NodesRequest, RequestedNodes, RequestReader, locate
 
 __all__ = [
     "RELIEVED",
     "WORK_S",
     "DomainFreeCapacity",
     "Filtered",
-    "NodesRequest",
     "Rank",
     "RankKey",
     "Rater",
     "RatingBudget",
     "Refusal",
-    "RequestReader",
-    "RequestedNodes",
     "filter_nodes",
-    "locate",
     "plan_bind",
-    "plan_efficiency",
     "plan_fit",
     "prioritize_nodes",
     "rank_fit",

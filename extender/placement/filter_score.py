@@ -31,10 +31,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from extender.placement.rating import Rater, RatingBudget
-    from extender.placement.request_reader import RequestedNodes
     from extender.protocol import PodRequest
     from extender.rules import Rules
-    from extender.snapshot import ClusterSnapshot, NodeIndex, NodeView
+    from extender.snapshot import ClusterSnapshot, NodeIndex, NodeView, RequestedNodes
     from topology.select import PodFit
 
 __all__ = [
@@ -42,13 +41,13 @@ __all__ = [
     "Filtered",
     "filter_nodes",
     "plan_bind",
-    "plan_efficiency",
     "plan_fit",
     "prioritize_nodes",
     "refuse_nodes",
     "score_nodes",
 ]
 
+_TAILS = tuple(score_tail(score) for score in range(TOP_SCORE + 1))
 TAKEN = frozenset(
     {
         Reason.CONTAINERS_TAKEN,
@@ -154,9 +153,8 @@ def prioritize_nodes(  # noqa: PLR0913 - what scores depend on
     )
     heads = snapshot.node_index.score_heads
     where: list[int] = positions.tolist()
-    tails = [score_tail(score) for score in range(TOP_SCORE + 1)]
-    entries = [heads[i] + tails[score] for i, score in zip(where, by_position, strict=True)]
-    return entries + [score_head(name) + score_tail(0) for _, name in requested.unknown]
+    entries = [heads[i] + _TAILS[score] for i, score in zip(where, by_position, strict=True)]
+    return entries + [score_head(name) + _TAILS[0] for _, name in requested.unknown]
 
 
 def score_nodes(  # noqa: PLR0913 - what scores depend on
@@ -206,37 +204,21 @@ def plan_bind(
 def plan_fit(request: PodRequest, view: NodeView, fit: PodFit | None, *, generation: int) -> Plan:
     """The plan of what `Rater.choose` chose on a node."""
     if fit is None:
-        free = [one for i, one in enumerate(view.ids) if view.free >> i & 1]
-        ids = tuple(free[: request.size_gpus])
+        ids = view.ids_of(view.free)[: request.size_gpus]
         return Plan(view.name, (), ids, generation, 0.0, request.priority)
     return _plan(request, view, fit, generation)
 
 
-def plan_efficiency(request: PodRequest, view: NodeView, *, rater: Rater) -> float | None:
-    """What `plan_bind` would choose, by the best sets of these sizes on the empty machine.
-
-    0..1, of the container that loses most; 1 for single GPUs, None where the machine is unknown.
-    """
-    fit = rater.choose(request, view)
-    if fit is None or isinstance(fit, Refusal):
-        return None
-    return 1.0 - max(one.loss for _, one in fit.containers)
-
-
 def _plan(request: PodRequest, view: NodeView, fit: PodFit, generation: int) -> Plan:
     by_position = dict(fit.containers)
-    containers = tuple(
-        ContainerPlan(
-            name=name,
-            resource=view.kind.resource,
-            ids=tuple(view.ids[gpu] for gpu in by_position[str(i)].gpus),
-        )
-        for i, name in enumerate(request.containers)
-    )
+    containers: list[ContainerPlan] = []
+    for i, name in enumerate(request.containers):
+        ids = tuple(map(view.ids.__getitem__, by_position[str(i)].gpus))
+        containers.append(ContainerPlan(name, view.kind.resource, ids))
     speeds = [one.value_gbytes_per_s for _, one in fit.containers if len(one.gpus) > 1]
-    used = tuple(one for i, one in enumerate(view.ids) if fit.used >> i & 1)
+    used = view.ids_of(fit.used)
     score = min(speeds, default=0.0)
-    return Plan(view.name, containers, used, generation, score, request.priority)
+    return Plan(view.name, tuple(containers), used, generation, score, request.priority)
 
 
 def _rate(

@@ -45,6 +45,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from extender.protocol import is_packed
@@ -103,20 +104,18 @@ class Rank:
     remainder_cost_gpus: float
     n_free: int
     worth: float = 1.0
+    cost: float = field(init=False, repr=False, compare=False)
+    """The remainder lost, weighed by what a GPU is worth."""
     key: RankKey = field(init=False, repr=False, compare=False)
     """Sort key, without the caller's tie-break."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "cost", self.worth * self.remainder_cost_gpus)
         speed = self.speed_gbytes_per_s
         speed_class = math.floor(math.log(speed) / math.log1p(EQUAL)) if speed > 0 else 0
         cost = round(self.cost, _ROUNDING)
         key = (not self.step, self.step, -speed_class, cost, self.n_free)
         object.__setattr__(self, "key", key)
-
-    @property
-    def cost(self) -> float:
-        """The remainder lost, weighed by what a GPU is worth."""
-        return self.worth * self.remainder_cost_gpus
 
 
 def unranked(n_free: int) -> Rank:
@@ -234,7 +233,7 @@ def scores(  # noqa: PLR0913 - what scores depend on
     {4: 0, 1: 10, 3: 9, 2: 4}
     """
     result = {key: 0 for key, rank in ranks.items() if not rank.step}
-    fastest = max((rank.speed_gbytes_per_s for rank in ranks.values()), default=0.0)
+    fastest = max(map(_SPEED, ranks.values()), default=0.0)
     bands: dict[int, dict[K, Rank]] = {}
     for key, rank in ranks.items():
         if rank.step:
@@ -246,7 +245,7 @@ def scores(  # noqa: PLR0913 - what scores depend on
             if free_capacity is not None:
                 best = _in_fullest_domain(best, free_capacity)
         top = TOP_SCORE - _LEVELS_PER_BAND * band
-        result |= {key: top if key in best else top - 1 for key in members}
+        result |= dict.fromkeys(members, top - 1) | dict.fromkeys(best, top)
     return result
 
 
@@ -261,11 +260,15 @@ def _band(step: tuple[int, int], rank: Rank, fastest: float, loss_bounds: Sequen
     return min(loss_class, _MISSED - 1)
 
 
+_STEP, _SPEED = attrgetter("step"), attrgetter("speed_gbytes_per_s")
+_COST, _N_FREE = attrgetter("cost"), attrgetter("n_free")
+
+
 def _closest(members: Mapping[K, Rank]) -> Mapping[K, Rank]:
     """The nodes of a band that miss and lose least, by class; of these the fastest."""
-    least = min(rank.step for rank in members.values())
+    least = min(members.values(), key=_STEP).step
     members = {key: rank for key, rank in members.items() if rank.step == least}
-    bound = (1 - EQUAL) * max(rank.speed_gbytes_per_s for rank in members.values())
+    bound = (1 - EQUAL) * max(members.values(), key=_SPEED).speed_gbytes_per_s
     return {key: rank for key, rank in members.items() if rank.speed_gbytes_per_s >= bound}
 
 
@@ -276,11 +279,12 @@ def _cheapest(
 
     Costs are equal up to 2 % of what the pod takes of the cheapest node.
     """
-    members = {key: rank for key, rank in members.items() if key not in avoided} or members
-    least = min(members.values(), key=lambda rank: rank.cost)
+    if avoided:
+        members = {key: rank for key, rank in members.items() if key not in avoided} or members
+    least = min(members.values(), key=_COST)
     bound = least.cost + EQUAL * size_gpus * least.worth + 10**-_ROUNDING
     members = {key: rank for key, rank in members.items() if rank.cost <= bound}
-    fewest = min(rank.n_free for rank in members.values())
+    fewest = min(members.values(), key=_N_FREE).n_free
     return {key: rank for key, rank in members.items() if rank.n_free == fewest}
 
 

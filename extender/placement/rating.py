@@ -118,7 +118,10 @@ _FEW_GPUS = 8
 
 
 class Rater:
-    """Rates node states for pod shapes; forgets the shapes used longest ago."""
+    """Rates node states for pod shapes; forgets the shapes used longest ago.
+
+    `loss_bounds` are upper bounds of the loss classes.
+    """
 
     def __init__(
         self,
@@ -126,17 +129,12 @@ class Rater:
         loss_bounds: Sequence[float] = DEFAULT_LOSS_BOUNDS,
         max_entries: int = MAX_ENTRIES,
     ) -> None:
-        self._loss_bounds = tuple(loss_bounds)
+        self.loss_bounds = tuple(loss_bounds)
         self._max_entries = max_entries
         self._by_shape: OrderedDict[Shape, dict[int, Rank | Refusal]] = OrderedDict()
         self._n_entries = 0
         # What calls left out, oldest first, with the pod's size.
         self._deferred: dict[tuple[Shape, int], tuple[int, NodeView]] = {}
-
-    @property
-    def loss_bounds(self) -> Sequence[float]:
-        """Upper bounds of the loss classes."""
-        return self._loss_bounds
 
     @property
     def n_entries(self) -> int:
@@ -153,8 +151,10 @@ class Rater:
         for key in list(islice(self._deferred, n_states)):
             size_gpus, view = self._deferred.pop(key)
             shape, state = key
-            if state not in self._by_shape.get(shape, {}):
-                self._keep(shape, size_gpus, (view,))
+            # A shape without ratings is not kept: only ratings are counted and trimmed.
+            known = self._by_shape.setdefault(shape, {})
+            if state not in known:
+                self._keep(known, shape, size_gpus, (view,))
         self._trim()
 
     def rate(
@@ -168,9 +168,11 @@ class Rater:
         Complexity: one look-up per node, one fit per state not seen lately. Raises `ValueError` for
         a pod without GPUs.
         """
-        shape, size_gpus = _shape_of(request), request.size_gpus
+        if request.shape is None:
+            raise _without_gpus(request)
+        shape, size_gpus = request.shape, request.size_gpus
         views = list(views)
-        known = self._by_shape.get(shape, {})
+        known = self._by_shape.pop(shape, {})
         deferred: dict[int, Rank | Refusal] = {}
         for kind, alike in _by_kind(views, known).items():
             due: list[NodeView] = []
@@ -184,15 +186,15 @@ class Rater:
                 due_work += work
                 # The first of a kind puts its sets in order, which takes longest.
                 if due_work >= _BATCH_WORK or view is alike[0]:
-                    self._keep(shape, size_gpus, due)
+                    self._keep(known, shape, size_gpus, due)
                     due, due_work = [], 0
             if due:
-                self._keep(shape, size_gpus, due)
-        known = self._by_shape.get(shape, {})
+                self._keep(known, shape, size_gpus, due)
         rated = [known.get(view.state) or deferred[view.state] for view in views]
         if known:
-            self._by_shape.move_to_end(shape)
-        self._trim()
+            self._by_shape[shape] = known  # as the one used last
+        if self._n_entries > self._max_entries:
+            self._trim()
         return rated
 
     def choose(self, request: PodRequest, view: NodeView) -> PodFit | Refusal | None:
@@ -200,14 +202,21 @@ class Rater:
 
         Raises `ValueError` for a pod without GPUs.
         """
-        return _choose(_shape_of(request), request.size_gpus, view)
+        if request.shape is None:
+            raise _without_gpus(request)
+        return _choose(request.shape, request.size_gpus, view)
 
-    def _keep(self, shape: Shape, size_gpus: int, views: Sequence[NodeView]) -> None:
+    def _keep(
+        self,
+        known: dict[int, Rank | Refusal],
+        shape: Shape,
+        size_gpus: int,
+        views: Sequence[NodeView],
+    ) -> None:
         """Rate states of one kind, one or more, and keep the ratings."""
-        # A shape without ratings is not kept: only ratings are counted and trimmed.
-        known = self._by_shape.setdefault(shape, {})
         rated = self._rate(shape, size_gpus, views[0].kind, views)
-        known |= zip((view.state for view in views), rated, strict=True)
+        for view, rating in zip(views, rated, strict=True):
+            known[view.state] = rating
         self._n_entries += len(views)
 
     def _defer(self, shape: Shape, size_gpus: int, view: NodeView) -> Rank | Refusal:
@@ -247,7 +256,7 @@ class Rater:
                 shape,
                 n_free=[view.free.bit_count() for view in views],
                 worth=kind.worth,
-                loss_bounds=self._loss_bounds,
+                loss_bounds=self.loss_bounds,
             )
         return [
             rank or self._rate_one(shape, size_gpus, view)
@@ -259,7 +268,7 @@ class Rater:
         fit = _choose(shape, size_gpus, view)
         if isinstance(fit, PodFit):
             return rank_fit(
-                fit, shape, n_free=n_free, worth=view.kind.worth, loss_bounds=self._loss_bounds
+                fit, shape, n_free=n_free, worth=view.kind.worth, loss_bounds=self.loss_bounds
             )
         return fit or unranked(n_free)
 
@@ -289,11 +298,8 @@ def _work(shape: Shape, size_gpus: int, view: NodeView) -> int:
     return rating_work(shape, view.kind)
 
 
-def _shape_of(request: PodRequest) -> Shape:
-    if request.shape is None:
-        msg = f"pod {request.full_name} requests no GPU, expected a shape"
-        raise ValueError(msg)
-    return request.shape
+def _without_gpus(request: PodRequest) -> ValueError:
+    return ValueError(f"pod {request.full_name} requests no GPU, expected a shape")
 
 
 def _choose(shape: Shape, size_gpus: int, view: NodeView) -> PodFit | Refusal | None:

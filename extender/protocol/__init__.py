@@ -12,9 +12,8 @@ from extender.protocol.pod_group import (
     has_group,
     inferred_group,
 )
-from extender.protocol.pod_request import PodRequest, Shape, is_packed, parse_pod
+from extender.protocol.pod_request import PodRequest, RecentPods, Shape, is_packed, parse_pod
 from extender.protocol.reasons import Reason, from_unfit
-from extender.protocol.recent_pods import RecentPods
 from extender.protocol.responses import reason_tail, score_head, score_tail
 from extender.protocol.tolerations import read_tolerations
 

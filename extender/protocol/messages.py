@@ -27,7 +27,7 @@ from kube.documents import first_fault
 from topology.errors import quote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
 __all__ = [
     "NO_NAMES",
@@ -42,7 +42,6 @@ __all__ = [
     "WirePod",
     "cut_names",
     "decode",
-    "join_names",
 ]
 
 
@@ -308,11 +307,6 @@ def cut_names(body: bytes) -> tuple[bytes, list[bytes]] | None:
         return None
     names = body[begin + len(_NAMES_BEGIN) : -len(_NAMES_END)]
     return body[:begin], names.split(b'","')
-
-
-def join_names(head: bytes, names_json: Iterable[str]) -> bytes:
-    """The request that `cut_names` would cut into this head and these names, given as strings."""
-    return b'%b"NodeNames":[%b]}' % (head, ",".join(names_json).encode())
 
 
 _NAMES_BEGIN, _NAMES_END = b'"NodeNames":["', b'"]}'

@@ -11,12 +11,13 @@ and Coterie cannot place.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from extender.errors import MalformedPod, UserError
 from extender.protocol.node_affinity import read_node_affinity
-from extender.protocol.pod_group import PodGroup, inferred_group, read_group
+from extender.protocol.pod_group import PodGroup, has_group, inferred_group, read_group
 from kube.objects import init_role, parse_whole
 from topology.annotations import (
     Affinity,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
     from extender.protocol.messages import Container, WirePod
 
-__all__ = ["PodRequest", "Shape", "is_packed", "parse_pod"]
+__all__ = ["PodRequest", "RecentPods", "Shape", "is_packed", "parse_pod"]
 
 MAX_COUNT = 512
 """Most GPUs that one container may request: the most devices a node may have (`topology.model`)."""
@@ -99,16 +100,14 @@ class PodRequest:
     pod_group: str = ""
     group_floor_gbytes_per_s: float | None = None
     node_affinity: RequiredNodeAffinity = field(default=ANY_NODE, compare=False)
+    resource: str = field(init=False, repr=False, compare=False)
+    """The GPU resource that it requests; empty for a pod without GPUs."""
+    full_name: str = field(init=False, repr=False, compare=False)
+    """Namespace and name, as Kubernetes prints them."""
 
-    @property
-    def resource(self) -> str:
-        """The GPU resource that it requests; empty for a pod without GPUs."""
-        return "" if self.shape is None else self.shape.resource
-
-    @property
-    def full_name(self) -> str:
-        """Namespace and name, as Kubernetes prints them."""
-        return f"{self.namespace}/{self.name}"
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "resource", "" if self.shape is None else self.shape.resource)
+        object.__setattr__(self, "full_name", f"{self.namespace}/{self.name}")
 
     @property
     def waits_for_others(self) -> bool:
@@ -161,7 +160,11 @@ def parse_pod(
         for i, (_, _, size, role) in enumerate(requested)
     )
     containers = tuple(name for _, name, _, _ in requested)
-    group = _group(pod, group_kinds)
+    group = _group(pod, group_kinds) if _may_have_group(pod, group_kinds) else PodGroup()
+    group_ref = pod.spec.scheduling_group
+    node_affinity = ANY_NODE
+    if pod.spec.node_selector is not None or pod.spec.affinity is not None:
+        node_affinity = read_node_affinity(pod.spec)
     is_member = group.wish is not None and (group.wish.size or 1) > 1
     policy = _policy(pod, requests, containers, is_member=is_member)
     floor = policy.min_bandwidth_gbytes_per_s
@@ -184,9 +187,9 @@ def parse_pod(
         scheduler_name=scheduler_name,
         group=group.wish,
         rank=group.rank,
-        pod_group=_pod_group(pod),
+        pod_group=(group_ref.pod_group_name or "") if group_ref is not None else "",
         group_floor_gbytes_per_s=floor if is_member else None,
-        node_affinity=read_node_affinity(pod.spec),
+        node_affinity=node_affinity,
     )
 
 
@@ -256,17 +259,27 @@ def _policy(
     return policy
 
 
+_GROUP_KEYS = frozenset(
+    {pod_keys.GROUP, pod_keys.GROUP_SIZE, pod_keys.GROUP_DOMAIN, pod_keys.GROUP_POLICY}
+)
+
+
+def _may_have_group(pod: WirePod, kinds: Collection[str]) -> bool:
+    meta = pod.metadata
+    texts = meta.annotations or {}
+    return (
+        not _GROUP_KEYS.isdisjoint(texts)
+        or pod.spec.scheduling_group is not None
+        or (bool(kinds) and has_group(meta.labels or {}, texts, kinds))
+    )
+
+
 def _group(pod: WirePod, kinds: Collection[str]) -> PodGroup:
     try:
         return read_group(pod, kinds)
     except PolicyError as error:
         msg = f"pod {_title(pod)}: {error}"
         raise UserError(msg) from error
-
-
-def _pod_group(pod: WirePod) -> str:
-    group = pod.spec.scheduling_group
-    return "" if group is None else group.pod_group_name or ""
 
 
 def _warnings(policy: PlacementPolicy) -> tuple[str, ...]:
@@ -283,3 +296,37 @@ def _warnings(policy: PlacementPolicy) -> tuple[str, ...]:
 def is_packed(shape: Shape) -> bool:
     """Whether the core puts what is left behind before the set's own value."""
     return is_remainder_first(shape.policy, max(one.size for one in shape.requests))
+
+
+MAX_RECENT_PODS = 10_000
+"""Pods remembered between filter and bind; kube-scheduler has few in flight at a time. About 1 KB
+each."""
+
+
+class RecentPods:
+    """What the pods requested that filter has seen recently, by uid; bind names a pod by that.
+
+    Bounded; the pod seen longest ago is dropped first, and is read from the API server.
+    """
+
+    def __init__(self, max_pods: int = MAX_RECENT_PODS) -> None:
+        self._max_pods = max_pods
+        self._requests: OrderedDict[str, PodRequest] = OrderedDict()
+
+    def remember(self, request: PodRequest) -> None:
+        """Keep the request; one without a uid could not be named."""
+        if not request.uid:
+            return
+        self._requests[request.uid] = request
+        self._requests.move_to_end(request.uid)
+        if len(self._requests) > self._max_pods:
+            self._requests.popitem(last=False)
+
+    def recall(self, uid: str, full_name: str) -> PodRequest | None:
+        """What the pod of this uid and name requested, if it is kept."""
+        request = self._requests.get(uid)
+        return request if request is not None and request.full_name == full_name else None
+
+    def forget(self, uid: str) -> None:
+        """Drop a pod."""
+        self._requests.pop(uid, None)

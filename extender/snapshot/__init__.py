@@ -14,7 +14,13 @@ from extender.snapshot.cluster_snapshot import (
     with_free,
     with_masks,
 )
-from extender.snapshot.node_index import KeyLayout, NodeIndex, highest_bits
+from extender.snapshot.node_index import (
+    KeyLayout,
+    NodeIndex,
+    RequestedNodes,
+    highest_bits,
+    locate,
+)
 
 __all__ = [
     "SHARED",
@@ -24,7 +30,9 @@ __all__ = [
     "NodeIndex",
     "NodeKind",
     "NodeView",
+    "RequestedNodes",
     "highest_bits",
+    "locate",
     "make_snapshot",
     "make_view",
     "with_free",

@@ -116,6 +116,10 @@ class NodeView:
     state: int
     reserved: int = 0
 
+    def ids_of(self, mask: int) -> tuple[str, ...]:
+        """The ids of the devices in a mask, in device order."""
+        return tuple([one for i, one in enumerate(self.ids) if mask >> i & 1])
+
 
 def make_view(  # noqa: PLR0913 - all that a view is made of
     name: str,
@@ -199,6 +203,11 @@ class ClusterSnapshot:
         """Views by name."""
         return _Nodes(self.positions, self.views)
 
+    def view(self, name: str) -> NodeView | None:
+        """The view of a node; None where it is not here."""
+        position = self.node_index.positions.get(name)
+        return None if position is None else self.views[position]
+
     def is_fresh(self, now_s: float, bound_s: float) -> bool:
         """Whether a refusal may be based on this: synced, and not older than the bound."""
         if not self.is_synced:
@@ -214,14 +223,18 @@ class ClusterSnapshot:
         """The same cluster with other views of some of its nodes, in the same zones."""
         views, state_ids = self.views, self.state_ids
         numbers, samples = self.state_numbers, self.samples
+        positions = self.node_index.positions
         if changed:
-            views, state_ids = self._views_with(changed), state_ids.copy()
+            shown = list(views)
+            for view in changed:
+                shown[positions[view.name]] = view
+            views, state_ids = shown, state_ids.copy()
         for view in changed:
             number = numbers.get(view.state)
             if number is None:
                 number = len(numbers)
                 numbers, samples = {**numbers, view.state: number}, (*samples, view)
-            state_ids[self.positions[view.name]] = number
+            state_ids[positions[view.name]] = number
         if len(numbers) > 2 * len(views) + SPARE_STATES:
             numbers, samples, state_ids = _number_states(views)
         return ClusterSnapshot(
@@ -234,12 +247,6 @@ class ClusterSnapshot:
             self.is_synced,
             self.observed_at_s,
         )
-
-    def _views_with(self, changed: Sequence[NodeView]) -> Sequence[NodeView]:
-        views = list(self.views)
-        for view in changed:
-            views[self.positions[view.name]] = view
-        return views
 
 
 def make_snapshot(

@@ -22,7 +22,15 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["KeyLayout", "NodeIndex", "highest_bits", "make_node_index", "sort_keys"]
+__all__ = [
+    "KeyLayout",
+    "NodeIndex",
+    "RequestedNodes",
+    "highest_bits",
+    "locate",
+    "make_node_index",
+    "sort_keys",
+]
 
 _KEY_BITS = 63
 """Bits of a sort key, without the sign: from the highest, a node's zone, its place, a hash, and its
@@ -62,6 +70,35 @@ class NodeIndex:
             return np.fromiter(found, dtype=np.int64, count=len(texts))
         except KeyError:
             return None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RequestedNodes:
+    """The requested nodes: `positions` int64 of those that are known, in order.
+
+    `unknown` are the others: their places among all, ascending, and their names.
+    """
+
+    positions: NDArray[np.int64]
+    unknown: Sequence[tuple[int, str]] = ()
+
+    def __len__(self) -> int:
+        return len(self.positions) + len(self.unknown)
+
+    def names(self, node_index: NodeIndex) -> list[str]:
+        """All names, in order; `node_index` is the one that they were looked up in."""
+        positions: list[int] = self.positions.tolist()
+        names = [node_index.names[i] for i in positions]
+        for place, name in self.unknown:
+            names.insert(place, name)
+        return names
+
+
+def locate(names: Sequence[str], node_index: NodeIndex) -> RequestedNodes:
+    """Look up nodes by name."""
+    positions = node_index.locate(names)
+    unknown = [(place, names[place]) for place in (positions < 0).nonzero()[0].tolist()]
+    return RequestedNodes(positions[positions >= 0], unknown)
 
 
 def make_node_index(

@@ -31,13 +31,11 @@ from extender.state.machine_types import Kinds
 from extender.state.moment import StateMoment
 from extender.state.node_reader import NodeReader
 from extender.state.node_record import fingerprint, mask_of
-from extender.state.node_views import NodeViews
 from extender.state.pod_record import PodStage
 from extender.state.pods import PodTracker
-from extender.state.resource_snapshots import ResourceSnapshots
+from extender.state.resource_snapshots import NodeViews, ResourceSnapshots
 from topology.errors import quote
 from topology.groups import DEFAULT_FAMILIES
-from topology.topology_manager import manager_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -139,6 +137,7 @@ class LiveCluster:
             unknown = (name for name in self.pods.nodes() if name not in self._nodes)
             self.pods.dirty_nodes |= dict.fromkeys(unknown)
         self._is_synced, self._observed_at_s = is_synced, observed_at_s
+        self._snapshots.set_freshness(is_synced=is_synced, observed_at_s=observed_at_s)
 
     def expire(self, now_s: float, *, in_flight: Collection[str] = ()) -> None:
         """Drop the assumptions whose deadline is not after `now_s`, unless the pod is bound.
@@ -156,14 +155,15 @@ class LiveCluster:
     @property
     def snapshot(self) -> ClusterSnapshot:
         """The cluster now, each node by its first resource; the same object until it changes."""
-        return self.snapshot_of("")
+        if self.pods.dirty_nodes or self._is_restructured:
+            self.reconcile()
+        return self._snapshots.first
 
     def snapshot_of(self, resource: str) -> ClusterSnapshot:
         """The same, nodes that serve this resource shown by it; by their first one if empty."""
-        self.reconcile()
-        return self._snapshots.of(
-            resource, is_synced=self._is_synced, observed_at_s=self._observed_at_s
-        )
+        if self.pods.dirty_nodes or self._is_restructured:
+            self.reconcile()
+        return self._snapshots.further.get(resource, self._snapshots.first)
 
     @property
     def n_pods(self) -> int:
@@ -179,6 +179,8 @@ class LiveCluster:
         """
         snapshot = self.snapshot_of(request.resource)
         own = self.pods.node_of(request.uid)
+        if own is None and not self._claimed:
+            return snapshot
         names = dict(self._claimed)
         if own is not None and own in self._accounts:
             names[own] = None
@@ -197,7 +199,7 @@ class LiveCluster:
     def aligns(self, name: str) -> bool:
         """Whether the node's kubelet confines what is planned there; reconciles nothing."""
         node = self._nodes.get(name)
-        if node is None or manager_of(node.report) is None:
+        if node is None or node.manager is None:
             return False
         return any(one.machine is not None for one in node.resources)
 
@@ -362,13 +364,13 @@ class LiveCluster:
         if not self._is_restructured:
             changes = snapshots.changes(views)
         is_changed = self._is_restructured or any(changes.values())
-        if is_changed and self._generation == snapshots.generation:
+        if is_changed and self._generation == snapshots.first.generation:
             # A kind or a zone changed, and no device.
             self._generation += 1
         if self._is_restructured:
             self._is_restructured = False
             snapshots.rebuild(self._nodes, views, self._generation)
-        elif self._generation != snapshots.generation:
+        elif self._generation != snapshots.first.generation:
             snapshots.publish(changes, self._generation)
 
     def _free_for(self, request: PodRequest, name: str, siblings: Collection[str]) -> int | None:

@@ -25,7 +25,11 @@ def domain_labels(families: Sequence[LevelFamily]) -> tuple[str, ...]:
 
 
 class NodeDomains:
-    """The paths of the nodes of one cluster; `closed` are those that take no new pod."""
+    """The paths of the nodes of one cluster.
+
+    `closed` are those that take no new pod. `has_network`: whether a node is in a domain of NVLink
+    or of the fabric.
+    """
 
     def __init__(self, families: Sequence[LevelFamily] = DEFAULT_FAMILIES) -> None:
         self._families = families
@@ -34,6 +38,7 @@ class NodeDomains:
         self._paths: dict[str, DomainPath] = {}
         self._tree: DomainTree | None = None
         self.closed: frozenset[str] = frozenset()
+        self.has_network = False
 
     def put(self, node: str, path: DomainPath, *, is_closed: bool = False) -> None:
         """A node is new, or may have other labels; a closed one takes no new pod."""
@@ -45,18 +50,15 @@ class NodeDomains:
             self._in_network.discard(node)
             if any(step.family in self._network for step in path.steps):
                 self._in_network.add(node)
+            self.has_network = bool(self._in_network)
 
     def lose(self, node: str) -> None:
         """A node is gone."""
         del self._paths[node]
         self._in_network.discard(node)
+        self.has_network = bool(self._in_network)
         self.closed -= {node}
         self._tree = None
-
-    @property
-    def has_network(self) -> bool:
-        """Whether a node is in a domain of NVLink or of the fabric."""
-        return bool(self._in_network)
 
     @property
     def tree(self) -> DomainTree:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from topology.groups import DomainPath
 from topology.node_affinity import KnownLabels
+from topology.topology_manager import manager_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from kube.objects import NodeFacts
     from topology.annotations import DevicesReport
     from topology.taints import Taint
+    from topology.topology_manager import TopologyManager
 
 __all__ = ["BY_COUNT", "NodeRecord", "NodeResource", "fingerprint", "mask_of"]
 
@@ -82,6 +84,11 @@ class NodeRecord:
     path: DomainPath = field(default_factory=DomainPath)
     labels: KnownLabels = field(default_factory=KnownLabels)
     kubernetes_taints: tuple[Taint, ...] = ()
+    manager: TopologyManager | None = field(init=False, compare=False)
+    """The node's Topology Manager where it confines pods; None where it does not, or is unknown."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "manager", manager_of(self.report))
 
     @property
     def is_unschedulable(self) -> bool:

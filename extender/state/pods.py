@@ -42,7 +42,7 @@ from extender.state.pod_record import (
 from topology.annotations import encode_plan
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from extender.protocol import PodRequest
     from extender.state.effects import Effect
@@ -96,24 +96,26 @@ class PodTracker:
         """The pods on a node, as far as is known."""
         return self._by_node.get(node, _NO_PODS).values()
 
-    def nominated_to(self, node: str) -> Iterator[Nomination]:
+    def nominated_to(self, node: str) -> Sequence[Nomination]:
         """The pods that are nominated to a node and of which nothing else is known."""
-        for uid, one in self.nominations.to(node).items():
-            if uid not in self._pods:
-                yield one
+        nominated = self.nominations.by_node.get(node)
+        if nominated is None:
+            return ()
+        return [one for uid, one in nominated.items() if uid not in self._pods]
 
     def name_of(self, uid: str) -> str:
         """Namespace and name of a pod; empty for one that no watch has shown."""
-        pod, one = self._pods.get(uid), self.nominations.get(uid)
+        pod, one = self._pods.get(uid), self.nominations.by_uid.get(uid)
         if pod is not None:
             return f"{pod.namespace}/{pod.name}"
         return "" if one is None else one.request.full_name
 
     def node_of(self, uid: str) -> str | None:
         """The node that a pod is on, or else the one that it is nominated to."""
-        pod, one = self._pods.get(uid), self.nominations.get(uid)
+        pod = self._pods.get(uid)
         if pod is not None:
             return pod.node
+        one = self.nominations.by_uid.get(uid)
         return None if one is None else one.node
 
     def nodes(self) -> Iterable[str]:
@@ -323,7 +325,7 @@ class PodTracker:
         """The pod may be under deletion now: a nominated pod may wait for its devices."""
         if pod.deletion_grace_s is None and grace_s is not None:
             pod.deletion_grace_s = grace_s
-            if pod.node is not None and self.nominations.to(pod.node):
+            if pod.node is not None and pod.node in self.nominations.by_node:
                 self._mark_dirty(pod.node)
 
     def _drop(self, uid: str) -> None:
@@ -335,11 +337,11 @@ class PodTracker:
             if pod.stage is not PodStage.ASSUMED and node is not None and node in self._nodes:
                 self.n_ended[node] += 1
             self._leave(pod, node)
-            self.nominations.pod_changed(uid)
+            self._mark_nominated(uid)
 
     def _add(self, pod: PodRecord) -> PodRecord:
         self._pods[pod.uid] = pod
-        self.nominations.pod_changed(pod.uid)
+        self._mark_nominated(pod.uid)
         return pod
 
     def _move(self, pod: PodRecord, old_node: str | None) -> None:
@@ -359,6 +361,12 @@ class PodTracker:
         del on_node[pod.uid]
         if not on_node:
             del self._by_node[node]
+
+    def _mark_nominated(self, uid: str) -> None:
+        """Something else became known of a pod, or is known no longer."""
+        one = self.nominations.by_uid.get(uid)
+        if one is not None:
+            self._mark_dirty(one.node)
 
     def _mark_dirty(self, node: str) -> None:
         self.dirty_nodes[node] = None

@@ -6,62 +6,98 @@ which shows that resource on these nodes and is the first one's otherwise; a pod
 decided from that. All share the node index and the generation. Where every node serves one
 resource, there is the first snapshot alone, and this costs nothing.
 
-It keeps what is published; `extender.state.cluster_state` decides what a view contains.
+It keeps what is published. `NodeViews` makes what is shown of a node: its account as a view, and
+what a nominated pod would choose there.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from extender.snapshot import make_snapshot
+from extender.placement import Refusal, plan_bind
+from extender.snapshot import make_snapshot, make_view, with_masks
+from extender.state.node_labels import PRODUCT
+from extender.state.node_record import BY_COUNT, mask_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from extender.placement import Rater
+    from extender.protocol import PodRequest
     from extender.snapshot import ClusterSnapshot, NodeView
-    from extender.state.node_record import NodeRecord
+    from extender.state.accounting import Account
+    from extender.state.machine_types import Kinds
+    from extender.state.node_record import NodeRecord, NodeResource
 
-__all__ = ["ResourceSnapshots"]
+__all__ = ["NodeViews", "ResourceSnapshots"]
 
 _FIRST = ""
 """Stands for the first snapshot where a resource is expected; no resource has this name."""
 
 
+@dataclass(frozen=True, slots=True)
+class NodeViews:
+    """Makes views of nodes; `old` is what was shown of a node before, None where it is new."""
+
+    kinds: Kinds
+    rater: Rater
+
+    def view(
+        self, node: NodeRecord, served: NodeResource, account: Account, old: NodeView | None
+    ) -> NodeView:
+        """One resource of a node; the same object where nothing differs."""
+        label, machine, ids = served.label, served.machine, served.ids
+        if account.unlocated and machine is not None:
+            label, machine = BY_COUNT, None
+        product = node.labels.values.get(PRODUCT, "")
+        kind = self.kinds.kind(label, served.name, machine, node.manager, served.worth, product)
+        free, reserved = account.free, account.claimed
+        if old is not None and old.kind is kind and old.ids == ids and old.zone == node.zone:
+            return with_masks(old, free=free, reserved=reserved)
+        return make_view(
+            node.name, zone=node.zone, kind=kind, ids=ids, free=free, reserved=reserved
+        )
+
+    def choose(
+        self,
+        node: NodeRecord,
+        served: NodeResource,
+        old: NodeView | None,
+        account: Account,
+        request: PodRequest,
+    ) -> int:
+        """The set that a nominated pod would get now, as a mask; 0 for none."""
+        view = self.view(node, served, account, old)
+        plan = plan_bind(request, view, rater=self.rater, generation=0)
+        return 0 if isinstance(plan, Refusal) else mask_of(plan.ids, served.positions)
+
+
 class ResourceSnapshots:
-    """The snapshots of one cluster, by resource."""
+    """The snapshots of one cluster: `first`, and the `further` ones by resource."""
 
     def __init__(self) -> None:
-        self._first = make_snapshot(())
-        self._further: dict[str, ClusterSnapshot] = {}
+        self.first = replace(make_snapshot(()), is_synced=False)
+        self.further: dict[str, ClusterSnapshot] = {}
 
-    @property
-    def generation(self) -> int:
-        """That of all snapshots."""
-        return self._first.generation
+    def set_freshness(self, *, is_synced: bool, observed_at_s: float | None) -> None:
+        """Whether all collections are complete, and up to when."""
 
-    def of(self, resource: str, *, is_synced: bool, observed_at_s: float | None) -> ClusterSnapshot:
-        """The snapshot for pods that request a resource; as fresh as said here."""
-        snapshot = self._further.get(resource)
-        is_first = snapshot is None
-        if snapshot is None:
-            snapshot = self._first
-        if (snapshot.is_synced, snapshot.observed_at_s) != (is_synced, observed_at_s):
-            snapshot = replace(snapshot, is_synced=is_synced, observed_at_s=observed_at_s)
-            if is_first:
-                self._first = snapshot
-            else:
-                self._further[resource] = snapshot
-        return snapshot
+        def refreshed(one: ClusterSnapshot) -> ClusterSnapshot:
+            return replace(one, is_synced=is_synced, observed_at_s=observed_at_s)
+
+        if (self.first.is_synced, self.first.observed_at_s) != (is_synced, observed_at_s):
+            self.first = refreshed(self.first)
+            self.further = {name: refreshed(one) for name, one in self.further.items()}
 
     def by_resource(self) -> Mapping[str, ClusterSnapshot]:
         """All snapshots by resource, the first one under the empty name."""
-        return {_FIRST: self._first, **self._further}
+        return {_FIRST: self.first, **self.further}
 
     def shown(self, node: str, resource: str) -> NodeView | None:
         """The node as it is shown to pods that request a resource; None where it is new."""
-        snapshot = self._further.get(resource, self._first)
-        position = snapshot.positions.get(node)
+        snapshot = self.further.get(resource, self.first)
+        position = snapshot.node_index.positions.get(node)
         return None if position is None else snapshot.views[position]
 
     def all_shown(self, node: NodeRecord) -> Sequence[NodeView]:
@@ -74,15 +110,15 @@ class ResourceSnapshots:
 
         `views` are all views of each node that is to be looked at; none of the nodes is new.
         """
-        positions, shown = self._first.positions, self._first.views
+        positions, shown = self.first.node_index.positions, self.first.views
         first = [
             of_node[0]
             for name, of_node in views.items()
             if not _is_same(of_node[0], shown[positions[name]])
         ]
         changes = {_FIRST: first}
-        for resource in (*self._further, *_further_of(views.values())):
-            shown = self._further.get(resource, self._first).views
+        for resource in (*self.further, *_further_of(views.values())):
+            shown = self.further.get(resource, self.first).views
             changes[resource] = [
                 view
                 for name, of_node in views.items()
@@ -95,9 +131,9 @@ class ResourceSnapshots:
         # A snapshot that is new is made from the first one as `changes` compared it.
         for resource, changed in changes.items():
             if resource != _FIRST:
-                before = self._further.get(resource, self._first)
-                self._further[resource] = before.with_views(changed, generation)
-        self._first = self._first.with_views(changes[_FIRST], generation)
+                before = self.further.get(resource, self.first)
+                self.further[resource] = before.with_views(changed, generation)
+        self.first = self.first.with_views(changes[_FIRST], generation)
 
     def rebuild(
         self,
@@ -109,13 +145,15 @@ class ResourceSnapshots:
         of_nodes = [
             views[name] if name in views else self.all_shown(node) for name, node in nodes.items()
         ]
-        self._first = make_snapshot(
+        made = make_snapshot(
             [of_node[0] for of_node in of_nodes],
             generation=generation,
             soft_tainted={name for name, node in nodes.items() if node.index_key[1]},
         )
-        self._further = {
-            resource: self._first.with_views(
+        before = self.first
+        self.first = replace(made, is_synced=before.is_synced, observed_at_s=before.observed_at_s)
+        self.further = {
+            resource: self.first.with_views(
                 [view for of_node in of_nodes for view in of_node[1:] if _serves(view, resource)],
                 generation,
             )

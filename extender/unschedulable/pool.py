@@ -133,10 +133,12 @@ class UnschedulablePool:
         if len(self._pods) > self._max_pods:
             self.forget(next(iter(self._pods)))
 
-    def forget(self, uid: str) -> None:
-        """The pod was accepted, is bound, or is gone."""
-        if self._pods.pop(uid, None) is not None:
+    def forget(self, uid: str) -> UnschedulablePod | None:
+        """The pod was accepted, is bound, or is gone; returns how it waited, if it did."""
+        pod = self._pods.pop(uid, None)
+        if pod is not None:
             self._leave(uid)
+        return pod
 
     # From the cluster.
 

@@ -28,12 +28,11 @@ from extender.placement import (
     Rater,
     RatingBudget,
     Refusal,
-    RequestedNodes,
     filter_nodes,
     score_nodes,
 )
 from extender.protocol import Reason
-from extender.snapshot import make_snapshot, with_free, with_masks
+from extender.snapshot import RequestedNodes, make_snapshot, with_free, with_masks
 from extender.state import NodeDomains
 from extender.what_if.rating_turns import rate_in_turns
 from extender.what_if.trial_group import (

@@ -20,21 +20,17 @@ __all__ = ["WaitingMembers"]
 
 
 class WaitingMembers:
-    """The members without a node of one engine's groups."""
+    """The members without a node of one engine's groups; `uids` are all of them."""
 
     def __init__(self) -> None:
         self._groups: dict[GroupKey, Group] = {}
         self._keys: dict[str, GroupKey] = {}
+        self.uids: AbstractSet[str] = self._keys.keys()
 
     @property
     def groups(self) -> Mapping[GroupKey, Group]:
         """The groups, the oldest first; the same object as they change."""
         return self._groups
-
-    @property
-    def uids(self) -> AbstractSet[str]:
-        """All members."""
-        return self._keys.keys()
 
     def find(self, uid: str) -> tuple[Group, Member] | None:
         """A member with its group; None for every other pod."""

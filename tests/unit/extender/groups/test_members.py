@@ -45,7 +45,7 @@ def test_the_dead_do_not_count(scene):
     assert scene.woken() == []
     assert scene.groups.readings.counts(KEY) == (2, 0, 3)
     scene.pass_s(61.0)
-    assert not scene.groups.has_member("ghost")
+    assert "ghost" not in scene.groups.waiting_uids
 
 
 def test_a_call_before_the_watch_shows_the_pod_is_kept(scene):
@@ -54,7 +54,7 @@ def test_a_call_before_the_watch_shows_the_pod_is_kept(scene):
     scene.filter("a")
     scene.filter("b")
     scene.relist("a")
-    assert scene.groups.has_member("b")
+    assert "b" in scene.groups.waiting_uids
     scene.see("b")
     assert scene.woken() == ["a", "b"]
 
@@ -113,7 +113,7 @@ def test_a_pod_that_leaves_its_group_is_a_pod_like_others(scene):
     answer = scene.call(made)
     assert answer.outcome is Outcome.OK
     scene.gateway.handle(scene.seen(scene.pending("a"), annotations={}, body=as_json(made)))
-    assert not scene.groups.has_member("a")
+    assert "a" not in scene.groups.waiting_uids
     assert scene.filter("b").reason is Reason.GROUP_WAITING
 
 
@@ -131,7 +131,7 @@ def test_a_member_that_another_writer_bound_gives_its_claim_back(scene):
     """A plan without a group, or none: it is no member any more."""
     claim_all(scene, "a", "b")
     scene.gateway.handle(PodSeen(facts("a", plan_of("n3", *ids("n3", 0)))))
-    assert not scene.groups.has_member("a")
+    assert "a" not in scene.groups.waiting_uids
     assert n_free(scene) == 15
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 
-from extender.protocol import PodRequest, messages, parse_pod
-from extender.protocol.recent_pods import RecentPods
+from extender.protocol import PodRequest, RecentPods, messages, parse_pod
 from tests.unit.extender.pods import GPU, pod
 
 

@@ -1,4 +1,10 @@
-"""Reads filter and prioritize requests: the pod, the nodes, or at once what is wrong with them.
+"""Reads filter and prioritize requests: the pod and the nodes, or at once what is wrong with them.
+
+kube-scheduler sends thousands of node names for each pod. On cores shared with other programs every
+object touched is a cache miss, so a body in the form that Go writes is cut, not parsed: its names
+are compared as bytes, and a pod that comes again, as prioritize does after filter, is read once
+(ADR 0012, 0014). A body in which anything is unusual (white space, an escaped or an unknown name, a
+pod that cannot be read) is read field by field, which says what is wrong.
 
 It answers for no pod that can be read.
 """
@@ -10,24 +16,69 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from extender.errors import ExtenderError, MalformedPod, UserError, WireError
-from extender.placement import NodesRequest, RequestReader, locate
 from extender.protocol import Answer, Outcome, Reason, Verb, failure, messages, parse_pod, responses
+from extender.snapshot import RequestedNodes, locate
 from extender.unschedulable import UnschedulablePod
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from extender.protocol import PodRequest, RecentPods
     from extender.rules import Rules
+    from extender.snapshot import NodeIndex
     from extender.state import LiveCluster
     from extender.unschedulable import UnschedulablePool
 
-__all__ = ["NEEDS_NAMES", "CallReader", "read_bare_pod", "why_unreadable"]
+__all__ = [
+    "NEEDS_NAMES",
+    "CallReader",
+    "NodesRequest",
+    "RequestReader",
+    "read_bare_pod",
+    "why_unreadable",
+]
 
 NEEDS_NAMES = (
     "NodeNames is null, expected a list of node names: set nodeCacheCapable: true for this "
     "extender in the KubeSchedulerConfiguration"
 )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodesRequest:
+    """A request of filter or prioritize."""
+
+    request: PodRequest
+    nodes: RequestedNodes
+
+
+class RequestReader:
+    """Reads requests in the form that Go writes, for pods with the managed `resources`.
+
+    `group_kinds` are those whose groups are inferred.
+    """
+
+    def __init__(self, resources: Sequence[str], group_kinds: Collection[str] = ()) -> None:
+        self._resources = resources
+        self._group_kinds = group_kinds
+        self._pod: tuple[bytes, PodRequest] | None = None
+
+    def read(self, body: bytes, node_index: NodeIndex) -> NodesRequest | None:
+        """Read a request of filter or prioritize; None where anything is unusual."""
+        cut = messages.cut_names(body)
+        if cut is None:
+            return None
+        head, texts = cut
+        positions = node_index.locate_json(texts)
+        if positions is None:
+            return None
+        if self._pod is None or self._pod[0] != head:
+            try:
+                pod = messages.decode(messages.ExtenderArgs, head + messages.NO_NAMES).pod
+                self._pod = head, parse_pod(pod, self._resources, self._group_kinds)
+            except (WireError, MalformedPod, UserError):
+                return None
+        return NodesRequest(self._pod[1], RequestedNodes(positions))
 
 
 @dataclass(slots=True, eq=False)
@@ -42,11 +93,6 @@ class CallReader:
 
     def __post_init__(self) -> None:
         self._requests = RequestReader(self.rules.resources, self.rules.group_kinds)
-
-    @property
-    def requests(self) -> RequestReader:
-        """What reads a request that is like one before it."""
-        return self._requests
 
     def read(self, verb: Verb, body: bytes, now_s: float) -> NodesRequest | Answer:
         """Read a filter or prioritize request, or answer at once what is wrong with it."""

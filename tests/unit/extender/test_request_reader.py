@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.placement import RequestedNodes, RequestReader, locate
+from extender.engine.request_reader import RequestReader
 from extender.protocol import Verb
+from extender.snapshot import RequestedNodes, locate
 from extender.snapshot.node_index import make_node_index
 from tests.unit.extender.engines import answer_of, bind, engine, names
 from tests.unit.extender.pods import GPU, args, pod
@@ -89,58 +90,6 @@ def test_a_pod_is_read_once_for_filter_and_prioritize():
     assert (first.request.size_gpus, edited.request.size_gpus) == (2, 3)
 
 
-class TestExpected:
-    """What prioritize will be called with is known when filter has answered."""
-
-    def expecting(self) -> tuple[RequestReader, Any]:
-        """A reader after a filter call that named n3 and n1."""
-        reader, nodes = RequestReader([GPU]), node_index("n1", "n2", "n3")
-        request = reader.read(args(POD, ["n1", "n2", "n3"]), nodes)
-        assert request is not None
-        named = locate(["n3", "n1"], nodes)
-        reader.expect(request.request, ['"n3"', '"n1"'], named.positions, nodes)
-        return reader, nodes
-
-    def test_it_is_recognised_as_a_whole(self):
-        """The same object, not one that is equal."""
-        reader, nodes = self.expecting()
-        body = args(POD, ["n3", "n1"])
-        request = reader.read(body, nodes)
-        assert request is not None
-        assert request.nodes.positions.tolist() == [2, 0]
-        assert reader.read(body, nodes) is request
-
-    @pytest.mark.parametrize(
-        ("body", "positions"),
-        [(args(POD, ["n1", "n3"]), [0, 2]), (args(pod(4), ["n3", "n1"]), [2, 0])],
-    )
-    def test_anything_else_is_read(self, body, positions):
-        """Another extender may have left out some, and the pod may have been edited."""
-        reader, nodes = self.expecting()
-        request = reader.read(body, nodes)
-        assert request is not None
-        assert request.nodes.positions.tolist() == positions
-        assert request.request.size_gpus == (2 if positions == [0, 2] else 4)
-
-    def test_nodes_that_came_or_went_are_looked_up_again(self):
-        """Their positions are others."""
-        reader, _ = self.expecting()
-        request = reader.read(args(POD, ["n3", "n1"]), node_index("n0", "n1", "n3"))
-        assert request is not None
-        assert request.nodes.positions.tolist() == [2, 1]
-
-    def test_a_pod_that_was_read_field_by_field_is_not_expected(self):
-        """Its bytes are not known."""
-        reader, nodes = RequestReader([GPU]), node_index("n1", "n2")
-        request = reader.read(args(POD, ["n1"]), nodes)
-        assert request is not None
-        other = RequestReader([GPU])
-        other.expect(request.request, ['"n1"', '"n2"'], locate(["n1"], nodes).positions, nodes)
-        read_now = other.read(args(POD, ["n1", "n2"]), nodes)
-        assert read_now is not None
-        assert read_now.nodes.positions.tolist() == [0, 1]
-
-
 NAMES = names(engine())
 REQUESTED = st.lists(st.sampled_from([*NAMES, "ghost", 'q"', "ä", "a\\", ""]), max_size=6)
 PODS = st.builds(
@@ -171,7 +120,7 @@ def _engine() -> SteppedEngine:
 
 
 def test_prioritize_scores_what_filter_named_as_things_are_then():
-    """What is kept of filter is the requested nodes, not their ratings."""
+    """Nothing is kept of filter but how the pod was read."""
     one = engine({"count": 2, "machine": "8x-l4"})
     requested = names(one)
     named = answer_of(one, Verb.FILTER, args(POD, requested))["NodeNames"]
