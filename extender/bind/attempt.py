@@ -19,7 +19,7 @@ from topology.model import names
 
 if TYPE_CHECKING:
     from extender.bind.steps import PlannedFrom
-    from extender.protocol import PodRequest
+    from extender.protocol import PodRequest, RawBody
     from extender.rules import Rules
     from topology.annotations import Plan
 
@@ -30,7 +30,7 @@ __all__ = ["BindAttempt", "BindCall", "BindPhase", "BindTarget", "why_barred", "
 class BindCall:
     """The body of a bind call, decoded once: `args`, or the `fault` for which there are none."""
 
-    body: bytes
+    body: RawBody
     args: messages.BindingArgs | None
     fault: str = ""
 

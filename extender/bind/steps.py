@@ -106,6 +106,6 @@ class WriteBinding:
     planned_from: PlannedFrom | None = None
 
 
-Step: TypeAlias = "ReadPod | WriteBinding"
-AnyStep: TypeAlias = "Step | HoldBind"
+Step: TypeAlias = ReadPod | WriteBinding
+AnyStep: TypeAlias = Step | HoldBind
 """What a bind call may lead to."""

@@ -1,15 +1,12 @@
-"""The lines of a decision log: their form, and reading them.
+"""The lines of a decision log: their form, both ways, derived from the events.
 
-Reads a line, or reports what is wrong with it. JSON lines of five kinds:
+JSON lines of two kinds:
 
 - `run` opens each run of the extender (a restart appends another), with its rules
-- `feed` is one input of the state, in the order in which it came: `what` names the event
-  (`extender.decision_log.codec`), `input` is what it holds
-- `call` is a verb: time, raw input, and the answer with its outcome and the state's generation
-- `step` is one step of a bind or preemption: what came in, and what it led to (`output`: an
-  answer, a pod or nodes to read, or a Binding to write; where that replans with the devices that
-  were free and the generation)
-- `wakes` are the unschedulable pods requeued at one moment
+- `event` is one input of the engine, in the order in which it came: `name` is the class of
+  `extender.engine.events`, `input` its fields, `output` what it led to (an answer, a step of a bind
+  or preemption, pods to requeue, or null). A step that writes a plan has the generation and the
+  devices that were free.
 
 A crash may cut the line that it was writing. Such a line, directly before the next run's header or
 at the very end, ends its own run and no other. Anything else that is no line of a log is refused.
@@ -17,23 +14,20 @@ at the very end, ends its own run and no other. Anything else that is no line of
 
 from __future__ import annotations
 
-import base64
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+import json
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_args
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    TypeAdapter,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic_core import to_jsonable_python
 
-from extender.bind import WriteResult
+from extender import bind, preemption
+from extender.engine import events
 from extender.errors import DecisionLogError
-from extender.protocol import Verb
+from extender.protocol import RawBody, Verb
 from extender.rules import Rules
+from kube import objects
 from kube.documents import first_fault
 from kube.errors import SettingsError
 from topology.errors import TopologyError, quote
@@ -41,18 +35,22 @@ from topology.errors import TopologyError, quote
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from extender.engine.events import Event, Output
+
 __all__ = [
     "VERSION",
-    "CallLine",
-    "FeedLine",
+    "EventLine",
     "HeaderLine",
-    "RequeueLine",
-    "StepLine",
+    "Json",
+    "line_of",
+    "output_of",
+    "read_event",
     "read_lines",
-    "to_text",
 ]
 
 VERSION = 1
+Json: TypeAlias = "dict[str, Any]"
+"""The members of a JSON object."""
 
 
 class _Line(BaseModel):
@@ -67,99 +65,61 @@ class HeaderLine(_Line):
     rules: Rules
 
 
-class _Bytes(_Line):
-    """Raw input: as text where it is UTF-8, else as base64."""
+class EventLine(_Line):
+    """One input of the engine, and what it led to."""
 
-    input: str | None = None
-    input_base64: str | None = None
-
-    @field_validator("input_base64")
-    @classmethod
-    def _is_base64(cls, value: str | None) -> str | None:
-        if value is not None:
-            try:
-                base64.b64decode(value, validate=True)
-            except ValueError:
-                msg = f"input_base64 is {quote(value)}, expected base64"
-                raise ValueError(msg) from None
-        return value
-
-    @property
-    def body(self) -> bytes:
-        """The input as it came."""
-        if self.input_base64 is not None:
-            return base64.b64decode(self.input_base64)
-        return (self.input or "").encode()
+    kind: Literal["event"] = "event"
+    name: str
+    input: Json
+    output: Any
 
 
-class CallLine(_Bytes):
-    """One call of a verb. `n_rated`: how many node states it had time to rate, where not all."""
-
-    kind: Literal["call"] = "call"
-    verb: Verb
-    at_s: float
-    n_rated: Annotated[int, Field(ge=0)] | None = None
-    outcome: str
-    generation: int
-    answer: str
-
-    @model_validator(mode="after")
-    def _has_input(self) -> CallLine:
-        if (self.input is None) == (self.input_base64 is None):
-            msg = "expected one of input and input_base64"
-            raise ValueError(msg)
-        return self
-
-
-class FeedLine(_Line):
-    """One input of the state. Its `input` is checked by what it is."""
-
-    kind: Literal["feed"] = "feed"
-    what: str
-    input: Any
-
-
-class StepLine(_Bytes):
-    """One step of a bind or preemption. `what` names the event.
-
-    The first of a row has an input, `pod_read` has one where there was a pod; `binding_written` has
-    `result` and `detail`, `nodes_read` has `read`, what was abandoned has `detail`.
-    """
-
-    kind: Literal["step"] = "step"
-    what: str
-    at_s: float
-    step_id: str = ""
-    result: WriteResult | None = None
-    detail: str = ""
-    read: Any = None
-    output: dict[str, Any]
-
-    @property
-    def body_or_none(self) -> bytes | None:
-        """The input as it came, None where there was none."""
-        return None if self.input is None and self.input_base64 is None else self.body
-
-
-class RequeueLine(_Line):
-    """The pods to requeue at one moment, by uid."""
-
-    kind: Literal["wakes"] = "wakes"
-    at_s: float
-    uids: list[str]
-
-
-Line = HeaderLine | CallLine | FeedLine | StepLine | RequeueLine
+Line = HeaderLine | EventLine
 _LINE: TypeAdapter[Line] = TypeAdapter(Annotated[Line, Field(discriminator="kind")])
-_TAGS = ("run", "call", "feed", "step", "wakes")
+_TAGS = ("run", "event")
+
+_EVENTS: Mapping[str, type[Event]] = {one.__name__: one for one in get_args(events.Event)}
+_NAMES: Json = {
+    # What the modules of these values import for type checkers only.
+    **{name: getattr(bind, name) for name in bind.__all__},
+    **{name: getattr(preemption, name) for name in preemption.__all__},
+    **{name: getattr(objects, name) for name in objects.__all__},
+    "Mapping": Mapping,
+    "RawBody": RawBody,
+    "Verb": Verb,
+}
 
 
-def to_text(body: bytes) -> dict[str, str]:
-    """Raw input as the members of a line."""
+@cache
+def _adapter(name: str) -> TypeAdapter[Event]:
+    adapter: TypeAdapter[Event] = TypeAdapter(_EVENTS[name])
+    adapter.rebuild(_types_namespace=_NAMES)
+    return adapter
+
+
+def line_of(event: Event, output: Output) -> Json:
+    """The line of an event and what it led to."""
+    name = type(event).__name__
+    content = _adapter(name).dump_python(event, mode="json", by_alias=True)
+    return {"kind": "event", "name": name, "input": content, "output": output_of(output)}
+
+
+def output_of(output: Output) -> Any:  # noqa: ANN401 - JSON
+    """What an event led to."""
+    return to_jsonable_python(output)
+
+
+def read_event(line: EventLine) -> Event:
+    """The event of a line. Raises `DecisionLogError`."""
+    if line.name not in _EVENTS:
+        msg = f"event is {quote(line.name)}, expected one of: {', '.join(sorted(_EVENTS))}"
+        raise DecisionLogError(msg)
     try:
-        return {"input": body.decode()}
-    except UnicodeDecodeError:
-        return {"input_base64": base64.b64encode(body).decode()}
+        # Through text: strict JSON takes a list for a tuple, strict Python does not.
+        return _adapter(line.name).validate_json(json.dumps(line.input), strict=True)
+    except ValidationError as error:
+        msg = f"input of {line.name}: {first_fault(error, whole='value')}"
+        raise DecisionLogError(msg) from error
 
 
 def read_lines(lines: Iterable[str]) -> Iterator[tuple[int, Line | None]]:

@@ -10,24 +10,16 @@ It never reads the recorded outputs for anything but the comparison.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from extender.decision_log.codec import (
-    PendingStep,
-    output_of,
-    read_event,
-    recorded_output,
-    step_id,
-)
-from extender.decision_log.format import FeedLine, HeaderLine, read_lines
+from extender.decision_log.format import HeaderLine, output_of, read_event, read_lines
 from extender.engine import Gateway, make_engine
 from extender.errors import DecisionLogError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from extender.decision_log.codec import EventLine, Json
-    from extender.rules import Rules
+    from extender.decision_log.format import EventLine
 
 __all__ = ["Replayed", "replay"]
 
@@ -60,63 +52,50 @@ def replay(lines: Iterable[str]) -> Replayed:
 
     Raises `DecisionLogError` for text that is not a decision log or has no run.
     """
-    run: _Run | None = None
+    gateway: Gateway | None = None
     n_calls = 0
     cut: list[int] = []
     for number, line in read_lines(lines):
         if line is None:
             cut.append(number)
             continue
+        if isinstance(line, HeaderLine):
+            gateway = Gateway(make_engine(line.rules), reconciles_each=True)
+            continue
         try:
-            if isinstance(line, HeaderLine):
-                run = _Run(line.rules)
-                continue
-            replayed = _handle(run, line)
-            if isinstance(line, FeedLine):
-                continue
-            n_calls += 1
-            recorded = recorded_output(line)
+            output = _handle(gateway, line)
         except DecisionLogError as error:
             msg = f"decision log line {number}: {error}"
             raise DecisionLogError(msg) from error
-        difference = _compare(number, recorded, replayed)
+        if line.output is None and output is None:
+            continue
+        n_calls += 1
+        difference = _compare(number, line.output, output)
         if difference is not None:
             return Replayed(n_calls, difference, tuple(cut))
-    if run is None:
+    if gateway is None:
         found = "is cut off" if cut else "is empty"
         msg = f"decision log {found}, expected a header first"
         raise DecisionLogError(msg)
     return Replayed(n_calls, None, tuple(cut))
 
 
-class _Run:
-    """One run of the extender, repeated."""
-
-    def __init__(self, rules: Rules) -> None:
-        self._gateway = Gateway(make_engine(rules), reconciles_each=True)
-        self._steps: dict[str, PendingStep] = {}
-
-    def handle(self, line: EventLine) -> Json:
-        """What the line's event leads to now. Raises `DecisionLogError`."""
-        event = read_event(line, self._steps)
-        try:
-            output = self._gateway.handle(event)
-        except ValueError as error:
-            raise DecisionLogError(str(error)) from error
-        if isinstance(output, PendingStep):
-            self._steps[step_id(output)] = output
-        return output_of(event, output)
-
-
-def _handle(run: _Run | None, line: EventLine) -> Json:
-    if run is None:
-        msg = f"expected a header first, not a {line.kind}"
+def _handle(gateway: Gateway | None, line: EventLine) -> Any:  # noqa: ANN401 - JSON
+    """What the line's event leads to now. Raises `DecisionLogError`."""
+    if gateway is None:
+        msg = f"expected a header first, not an {line.kind}"
         raise DecisionLogError(msg)
-    return run.handle(line)
+    event = read_event(line)
+    try:
+        return output_of(gateway.handle(event))
+    except ValueError as error:
+        raise DecisionLogError(str(error)) from error
 
 
-def _compare(number: int, recorded: Json, replayed: Json) -> Difference | None:
+def _compare(number: int, recorded: object, replayed: object) -> Difference | None:
     """The first member that differs."""
+    if not (isinstance(recorded, dict) and isinstance(replayed, dict)):
+        recorded, replayed = {"output": recorded}, {"output": replayed}
     for what in dict.fromkeys((*recorded, *replayed)):
         before, now = recorded.get(what), replayed.get(what)
         if before != now:

@@ -1,6 +1,6 @@
 """Writes the decision log: each event in the order in which it came, and what it led to.
 
-What lines there are: `extender.decision_log.format`; each event's: `extender.decision_log.codec`.
+What lines there are: `extender.decision_log.format`.
 `extender.engine.gateway` calls it, `extender.decision_log.replay` reads what it wrote.
 """
 
@@ -10,15 +10,14 @@ import json
 from dataclasses import asdict
 from typing import IO, TYPE_CHECKING
 
-from extender.decision_log.codec import line_of
-from extender.decision_log.format import VERSION
+from extender.decision_log.format import VERSION, line_of
 from extender.errors import DecisionLogError
 from topology.errors import file_fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from extender.decision_log.codec import Json
+    from extender.decision_log.format import Json
     from extender.engine.events import Event, Output
     from extender.rules import Rules
 

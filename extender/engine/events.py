@@ -1,7 +1,7 @@
 """Every input of an engine, as a value.
 
-A closed set: what is not here cannot change an answer. `extender.engine.gateway` handles each one,
-`extender.decision_log.codec` gives each its name and form in the decision log.
+A closed set: what is not here cannot change an answer. `extender.engine.gateway` handles each one;
+the decision log's lines are derived from them (`extender.decision_log.format`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from extender.bind import AnyStep, BindCall, HoldBind, ReadPod, WriteBinding, Written
     from extender.preemption import NodesRead, ReadNodes
-    from extender.protocol import Answer, Verb
+    from extender.protocol import Answer, RawBody, Verb
     from extender.unschedulable import Requeue
     from kube.objects import NodeFacts, PodFacts, PodObject
 
@@ -61,7 +61,7 @@ class VerbCalled:
     """
 
     verb: Verb
-    body: bytes
+    body: RawBody
     at_s: float
     n_rated: int | None = None
 
@@ -217,7 +217,7 @@ class BindPodRead:
     """The pod's JSON as the API server gave it; None for 404."""
 
     step: ReadPod
-    pod: bytes | None
+    pod: RawBody | None
     at_s: float
 
 
@@ -254,7 +254,7 @@ class BindAbandoned:
 class PreemptRequested:
     """A preempt call came; `body` is the request as it came."""
 
-    body: bytes
+    body: RawBody
     at_s: float
 
 

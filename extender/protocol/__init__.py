@@ -4,7 +4,7 @@ Knows the wire; knows no cluster and decides nothing.
 """
 
 from extender.protocol.answers import Answer, Outcome, Verb, failure
-from extender.protocol.messages import WirePod, decode
+from extender.protocol.messages import RawBody, WirePod, decode
 from extender.protocol.node_affinity import read_node_affinity
 from extender.protocol.pod_group import (
     GROUP_KINDS,
@@ -23,6 +23,7 @@ __all__ = [
     "Answer",
     "Outcome",
     "PodRequest",
+    "RawBody",
     "Reason",
     "RecentPods",
     "Shape",

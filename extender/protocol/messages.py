@@ -9,13 +9,16 @@ are written by `extender.protocol.responses`.
 
 from __future__ import annotations
 
+import base64
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     FailFast,
     Field,
+    PlainSerializer,
     ValidationError,
     ValidatorFunctionWrapHandler,
     WrapValidator,
@@ -38,6 +41,7 @@ __all__ = [
     "ObjectMeta",
     "PodSpec",
     "PreemptionArgs",
+    "RawBody",
     "Victims",
     "WirePod",
     "cut_names",
@@ -273,6 +277,25 @@ class BindingArgs(_Wire):
     pod_uid: str = Field(alias="PodUID", min_length=1)
     node: str = Field(alias="Node", min_length=1)
 
+
+def _to_text(body: bytes) -> str | dict[str, str]:
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(body).decode()}
+
+
+def _from_text(value: object) -> object:
+    match value:
+        case str():
+            return value.encode()
+        case {"base64": str(text)}:
+            return base64.b64decode(text, validate=True)
+    return value
+
+
+RawBody = Annotated[bytes, PlainSerializer(_to_text), BeforeValidator(_from_text)]
+"""A body as it came; in JSON a text where it is UTF-8, else base64."""
 
 W = TypeVar("W", bound=BaseModel)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from extender.decision_log.format import StepLine, read_lines
+from extender.decision_log.format import EventLine, read_lines
 from topology.model import names
 
 if TYPE_CHECKING:
@@ -33,13 +33,13 @@ def recorded_plans(lines: Iterable[str]) -> Iterator[RecordedPlan]:
     Raises `DecisionLogError` for text that is not a decision log.
     """
     for number, line in read_lines(lines):
-        if isinstance(line, StepLine) and "free" in line.output:
-            output = line.output
+        output = line.output if isinstance(line, EventLine) else None
+        if isinstance(output, dict) and output.get("planned_from"):
             yield RecordedPlan(
                 line=number,
                 uid=output["uid"],
                 node=output["node"],
-                generation=output["generation"],
-                free=tuple(output["free"]),
+                generation=output["planned_from"]["generation"],
+                free=tuple(output["planned_from"]["free"]),
                 text=output["annotations"].get(names.PLAN),
             )

@@ -48,12 +48,12 @@ def recorded(n_runs: int = 1) -> list[str]:
 
 def count_answers(lines: list[str]) -> int:
     """How many of them hold an answer."""
-    return sum(json.loads(line)["kind"] not in {"run", "feed"} for line in lines)
+    return sum(json.loads(line).get("output") is not None for line in lines)
 
 
 def calls(lines: list[str]) -> list[str]:
     """The calls alone."""
-    return [line for line in lines if json.loads(line)["kind"] == "call"]
+    return [line for line in lines if json.loads(line).get("name") == "VerbCalled"]
 
 
 def test_a_replay_answers_byte_for_byte():
@@ -64,15 +64,17 @@ def test_a_replay_answers_byte_for_byte():
     assert found.n_calls > 100
 
 
-def changed(line: str, **fields: object) -> str:
-    """A line with other fields."""
-    return json.dumps(json.loads(line) | fields)
+def changed(line: str, part: str = "", **fields: object) -> str:
+    """A line with other fields, or with other fields of a part of it."""
+    content = json.loads(line)
+    content |= {part: content[part] | fields} if part else fields
+    return json.dumps(content)
 
 
 @pytest.mark.parametrize(
     ("what", "fields"),
     [
-        ("answer", {"answer": '{"Error":"other"}'}),
+        ("body", {"body": '{"Error":"other"}'}),
         ("outcome", {"outcome": "refused"}),
         ("generation", {"generation": 999}),
     ],
@@ -81,8 +83,8 @@ def test_the_first_difference_is_shown(what, fields):
     """By line, by what differs, and with both texts."""
     lines = recorded()
     first, second = (lines.index(line) for line in calls(lines)[1:3])
-    lines[first] = changed(lines[first], **fields)
-    lines[second] = changed(lines[second], **fields)
+    lines[first] = changed(lines[first], "output", **fields)
+    lines[second] = changed(lines[second], "output", **fields)
     difference = replay(lines).difference
     assert difference is not None
     assert (difference.line, difference.what) == (first + 1, what)
@@ -99,7 +101,7 @@ def test_a_log_of_nothing_replays_to_nothing():
 def test_a_line_cut_by_a_crash_ends_its_run_only(n_left):
     """The run before and the run after are still compared, and the cut is reported."""
     lines, later = [f"{line}\n" for line in recorded()], recorded()
-    cut = '{"kind":"call","verb":"filter","at_s":3.0,"inp'
+    cut = '{"kind":"event","name":"VerbCalled","inp'
     found = replay([*lines[: 1 + n_left], f"{cut}\n", *later])
     n_answers = count_answers(lines[: 1 + n_left])
     assert found == Replayed(n_answers + count_answers(later), None, (2 + n_left,))
@@ -124,7 +126,7 @@ def with_rule(line: str, name: str, value: object) -> str:
     ("pick", "message"),
     [
         pytest.param(
-            lambda lines: lines[1:], "line 1: expected a header first, not a feed", id="no header"
+            lambda lines: lines[1:], "line 1: expected a header first, not an event", id="no header"
         ),
         pytest.param(lambda _: [], "decision log is empty, expected a header", id="an empty file"),
         pytest.param(
@@ -144,23 +146,23 @@ def with_rule(line: str, name: str, value: object) -> str:
         ),
         pytest.param(
             lambda lines: [changed(lines[0], kind="walk")],
-            "expected 'run', 'call', 'feed', 'step', 'wakes' for 'kind'",
+            "expected 'run', 'event' for 'kind'",
             id="another kind",
         ),
         pytest.param(lambda _: ["5"], "line 1: line is 5, expected an object", id="a number"),
         pytest.param(
-            lambda lines: [lines[0], changed(calls(lines)[0], verb="evict")],
-            "line 2: verb is 'evict', expected 'filter'",
+            lambda lines: [lines[0], changed(calls(lines)[0], "input", verb="evict")],
+            "line 2: input of VerbCalled: verb is 'evict', expected 'filter'",
             id="other verb",
         ),
         pytest.param(
-            lambda lines: [lines[0], changed(calls(lines)[0], input=None)],
-            "expected one of input and input_base64",
+            lambda lines: [lines[0], changed(calls(lines)[0], "input", body=None)],
+            "input of VerbCalled: body is None, expected",
             id="no input",
         ),
         pytest.param(
-            lambda lines: [lines[0], changed(calls(lines)[0], input=None, input_base64="!")],
-            "input_base64 is '!', expected base64",
+            lambda lines: [lines[0], changed(calls(lines)[0], "input", body={"base64": "!"})],
+            "input of VerbCalled: body",
             id="no base64",
         ),
         *(
