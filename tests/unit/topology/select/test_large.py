@@ -10,21 +10,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import topology.select.large_machine
+import topology.value.set_value
 from tests.examples import up_to
 from tests.machine_strategies import build_machine_by_hand, policies
 from topology.annotations import Affinity, NicRule, PlacementPolicy, Strength
 from topology.model import UNKNOWN_LINK, Nic, PcieLevel, SwitchFabric
 from topology.select import Selected, Unfit, UnfitReason, select_set
 from topology.select.large_machine import LargeMachine, large_machine
-from topology.value import Demand, mask_of
+from topology.value import Demand, gpus_of, mask_of
+from topology.value.machine_graph import machine_graph
 from topology.value.set_value import set_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    import networkx as nx
+
     from topology.model import NodeTopology
-    from topology.value import Capacities
+    from topology.value.machine_graph import Vertex
     from topology.value.set_value import SetValue
 
 V100, A100 = "Tesla V100-SXM2-32GB", "NVIDIA A100-SXM4-40GB"
@@ -159,17 +162,32 @@ def test_uneven_machines_are_recognised(topology: NodeTopology, is_even: bool) -
     assert large_machine(topology).is_even is is_even
 
 
-@pytest.mark.parametrize("name", [name for name in MACHINES if _machine(name).is_even])
+EVEN = {
+    **{name: one for name, one in MACHINES.items() if _machine(name).is_even},
+    "20 GPUs without P2P below one switch": build_machine_by_hand(
+        20, far=PcieLevel.PXB, models=["NVIDIA GeForce RTX 4090"] * 20
+    ),
+    "18 sockets": build_machine_by_hand(18, far=PcieLevel.SYS),
+}
+
+
+@pytest.mark.parametrize("name", EVEN)
 @pytest.mark.parametrize("size", [2, 3, 9])
 def test_on_an_even_machine_every_set_has_the_same_value(name: str, size: int) -> None:
-    """This is what makes packing exact there."""
-    machine = _machine(name)
+    """This is what makes packing exact there, and its value known without a graph."""
+    machine = large_machine(EVEN[name])
     n = machine.n_gpus
+    assert machine.is_even
     spread = [
         mask_of((start + step * k) % n for k in range(size)) for start in (0, 5) for step in (1, 7)
     ]
-    values = {set_value(machine.capacities, mask).value_gbytes_per_s for mask in spread}
+    graph = machine_graph(EVEN[name])
+    values = {set_value(graph, gpus_of(mask)) for mask in spread}
     assert len(values) == 1
+    (found,) = values
+    value, limit = machine.b_inf(spread[0])
+    assert value == pytest.approx(found.value_gbytes_per_s)
+    assert limit is found.limit
     assert _select(machine, size).loss == 0
 
 
@@ -264,11 +282,11 @@ def test_few_sets_are_rated(monkeypatch: pytest.MonkeyPatch) -> None:
     """One of each part that is looked at, and one of the empty machine: work, not time."""
     rated: list[int] = []
 
-    def noted(capacities: Capacities, mask: int) -> SetValue:
-        rated.append(mask)
-        return set_value(capacities, mask)
+    def noted(graph: nx.Graph[Vertex], gpus: Iterable[int]) -> SetValue:
+        rated.append(mask_of(gpus))
+        return set_value(graph, gpus)
 
-    monkeypatch.setattr(topology.select.large_machine, "set_value", noted)
+    monkeypatch.setattr(topology.value.set_value, "set_value", noted)
     machine = large_machine(_mesh())
     _select(machine, 6, policy=PlacementPolicy(affinity=Affinity.NUMA))
     assert 0 < len(rated) <= 4

@@ -57,7 +57,8 @@ EVERY_POLICY = [
 def test_the_scan_is_brute_force(rng: Random, topology: NodeTopology) -> None:
     """Every policy, on free sets and must_include as they come: the same set, or none in both."""
     n = topology.n_gpus
-    tables, reference = build_tables(topology), BruteForce(topology)
+    tables = build_tables(topology)
+    reference = BruteForce(tables)
     for policy in EVERY_POLICY:
         available = rng.randrange(1, 1 << n) | 1 << rng.randrange(n)
         must_include = available & rng.randrange(1 << n) & rng.randrange(1 << n)
@@ -121,7 +122,7 @@ def test_the_scan_is_brute_force_on_measured_machines(rng: Random) -> None:
         ),
     )
     tables = build_tables(topology)
-    reference = BruteForce(topology, tables)
+    reference = BruteForce(tables)
     for policy in (PlacementPolicy(affinity=affinity) for affinity in Affinity):
         available = rng.randrange(1, 256)
         size = rng.randint(1, available.bit_count())
