@@ -80,7 +80,7 @@ class LargeMachine:
 
 
 def large_machine(topology: NodeTopology, demand: Demand = DEFAULT_DEMAND) -> LargeMachine:
-    """Prepare a machine type of any size for `select_large`. O(n^2)."""
+    """Prepare a machine type of any size for `topology.select.large`. O(n^2)."""
     capacities = node_capacities(topology)
     is_even = _is_even(topology, capacities)
     n = topology.n_gpus
