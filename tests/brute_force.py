@@ -2,7 +2,8 @@
 
 Written from the contract, not from the code it judges: conditions come from the model's own
 matrices (networkx for connectivity), what is left behind from a recursion over disjoint sets. Only
-the value of one set is taken from `topology.value.set_value`, its definition. Slow; up to 10 GPUs.
+the values and measured sums of sets are taken from the tables, which tests of their own hold equal
+to the definition. Slow; up to 10 GPUs.
 """
 
 from __future__ import annotations
@@ -15,28 +16,12 @@ from typing import TYPE_CHECKING
 import networkx as nx
 
 from topology.annotations import Affinity, NicRule, PlacementPolicy, Strength
-from topology.model import (
-    FITTED_MESSAGE_BYTES,
-    REFERENCE_MESSAGE_BYTES,
-    CpuPlatform,
-    P2pAccess,
-    PcieLevel,
-    find_gpu_model,
-)
-from topology.value import (
-    DEFAULT_DEMAND,
-    STATED_ERROR,
-    Limit,
-    mask_of,
-    node_capacities,
-    start_up_cost,
-)
-from topology.value.set_value import set_value
+from topology.model import CpuPlatform, P2pAccess, PcieLevel, find_gpu_model
+from topology.value import DEFAULT_DEMAND, STATED_ERROR, Limit, mask_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from topology.model import NodeTopology
     from topology.select import MachineTables
 
 __all__ = ["BruteForce", "SetFacts", "is_remainder_first"]
@@ -73,12 +58,11 @@ def is_remainder_first(policy: PlacementPolicy, size: int) -> bool:
 
 
 class BruteForce:
-    """One machine. `measured` lends value, class sums and raw sums of a machine with figures."""
+    """One machine; `tables` lend the values of its sets, and what was measured."""
 
-    def __init__(self, topology: NodeTopology, measured: MachineTables | None = None) -> None:
-        self.topology = topology
-        self._measured = measured
-        self._capacities = node_capacities(topology)
+    def __init__(self, tables: MachineTables) -> None:
+        self.topology = topology = tables.topology
+        self._tables = tables
         self._links = self._graph(lambda i, j: topology.links[i][j].is_up)
         self._switches = self._parts(lambda i, j: topology.pcie[i][j] in WITHIN_SWITCH)
         self._sockets = self._parts(self._is_one_socket)
@@ -102,12 +86,8 @@ class BruteForce:
         return self.topology.pcie[i][j] in WITHIN_SOCKET or (one is not None and one == other)
 
     def _value_of(self, gpus: tuple[int, ...]) -> tuple[float, Limit]:
-        rated = set_value(self._capacities, mask_of(gpus))
-        if self._measured is not None:
-            return float(self._measured.value[mask_of(gpus)]), rated.limit
-        cost = start_up_cost(rated.limit) * FITTED_MESSAGE_BYTES / REFERENCE_MESSAGE_BYTES
-        b_inf = rated.value_gbytes_per_s
-        return round(b_inf / (1 + cost * b_inf), 6), rated.limit
+        mask = mask_of(gpus)
+        return float(self._tables.value[mask]), Limit(int(self._tables.limit[mask]))
 
     def facts(self, size: int) -> dict[tuple[int, ...], SetFacts]:
         """All sets of a size."""
@@ -135,16 +115,17 @@ class BruteForce:
             levels.add(Affinity.PCIE_SWITCH)
         if len(gpus) == 1 or any(members <= part for part in self._sockets):
             levels.add(Affinity.NUMA)
-        density = sum(self._capacities.units[i][j] for i, j in pairs)
         near = sum(self._closeness(i, j) for i, j in pairs)
-        sums = (
-            round(density * self._capacities.unit_gbytes_per_s / len(gpus), 6),
-            round(near / max(len(pairs), 1), 6),
-        )
-        raw = 0.0
-        if self._measured is not None:
-            sums = (float(self._measured.class_sum[mask_of(gpus)]), sums[1])
-            raw = float(self._measured.raw_sum[mask_of(gpus)])
+        if topology.measurement is None:
+            capacities = self._tables.capacities
+            density = sum(capacities.units[i][j] for i, j in pairs)
+            first, raw = density * capacities.unit_gbytes_per_s / len(gpus), 0.0
+        else:
+            first, raw = (
+                float(sums[mask_of(gpus)])
+                for sums in (self._tables.class_sum, self._tables.raw_sum)
+            )
+        sums = (round(first, 6), round(near / max(len(pairs), 1), 6))
         return SetFacts(
             gpus=gpus,
             value=value,
@@ -171,7 +152,7 @@ class BruteForce:
         return 6 - level.rank
 
     def _is_measured(self, gpus: tuple[int, ...]) -> bool:
-        measurement = None if self._measured is None else self._measured.topology.measurement
+        measurement = self.topology.measurement
         if measurement is None:
             return False
         pairs = {(pair.first, pair.second) for pair in measurement.pairs}

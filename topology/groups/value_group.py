@@ -39,8 +39,7 @@ import numpy as np
 
 from topology.errors import InvalidRequest
 from topology.model import DEFAULT_CONSTANTS, REFERENCE_MESSAGE_BYTES
-from topology.value import Limit, at_message_size, start_up_cost
-from topology.value.set_value import switch_gain
+from topology.value import Limit, at_message_size, start_up_cost, switch_gain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

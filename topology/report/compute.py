@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from topology.annotations import DEFAULT_POLICY, Affinity, NicRule, PlacementPolicy, Strength
 from topology.errors import InvalidRequest, UnknownDevice
 from topology.model import REFERENCE_MESSAGE_BYTES
@@ -32,10 +34,9 @@ from topology.select import (
     Unfit,
     build_machine,
     find_runner_up,
-    rank_sets,
     select_set,
 )
-from topology.value import MAX_TABLE_GPUS, STATED_ERROR, gpus_of, mask_of
+from topology.value import MAX_TABLE_GPUS, STATED_ERROR, Limit, gpus_of, mask_index, mask_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -162,7 +163,11 @@ def report_rank(topology: NodeTopology, size: int, *, limit: int | None = None) 
             "to rank every set; request the best one instead"
         )
         raise InvalidRequest(msg)
-    ranked = rank_sets(machine, size)
+    if not 1 <= size <= machine.n_gpus:
+        msg = f"size is {size}, expected 1..{machine.n_gpus}"
+        raise InvalidRequest(msg)
+    sets = mask_index(machine.n_gpus).by_size[size]
+    ranked = sets[np.lexsort((machine.tie[sets], machine.order[sets]))].tolist()
     groups: dict[tuple[float, ...], int] = {}
     return RankReport(
         schema_version=SCHEMA_VERSION,
@@ -171,25 +176,8 @@ def report_rank(topology: NodeTopology, size: int, *, limit: int | None = None) 
         n_sets=len(ranked),
         message_bytes=REFERENCE_MESSAGE_BYTES,
         sets=tuple(
-            RankedReport(
-                rank=rank,
-                group=groups.setdefault(
-                    (
-                        int(machine.order[mask_of(entry.gpus)]),
-                        entry.raw_sum,
-                        entry.value_gbytes_per_s,
-                        entry.limit,
-                    ),
-                    len(groups) + 1,
-                ),
-                gpus=entry.gpus,
-                value_gbytes_per_s=entry.value_gbytes_per_s,
-                value_class=entry.value_class,
-                limit=entry.limit.name.lower(),
-                class_sum=entry.class_sum,
-                raw_sum=entry.raw_sum,
-            )
-            for rank, entry in enumerate(ranked[:limit], start=1)
+            _ranked_report(machine, mask, rank, groups)
+            for rank, mask in enumerate(ranked[:limit], start=1)
         ),
     )
 
@@ -237,6 +225,25 @@ def _runner_up_report(
         value_gbytes_per_s=found.value_gbytes_per_s,
         decided_by=found.decided_by.value,
         figures=found.figures,
+    )
+
+
+def _ranked_report(
+    machine: MachineTables, mask: int, rank: int, groups: dict[tuple[float, ...], int]
+) -> RankedReport:
+    """One row; sets that differ in their ids alone are one of the `groups`, numbered as met."""
+    value, raw_sum = float(machine.value[mask]), float(machine.raw_sum[mask])
+    limit = Limit(int(machine.limit[mask]))
+    alike = (int(machine.order[mask]), raw_sum, value, limit)
+    return RankedReport(
+        rank=rank,
+        group=groups.setdefault(alike, len(groups) + 1),
+        gpus=gpus_of(mask),
+        value_gbytes_per_s=value,
+        value_class=int(machine.value_class[mask]),
+        limit=limit.name.lower(),
+        class_sum=float(machine.class_sum[mask]),
+        raw_sum=raw_sum,
     )
 
 

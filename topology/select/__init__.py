@@ -20,7 +20,6 @@ from topology.select.selection import (
     ChosenSets,
     Machine,
     build_machine,
-    rank_sets,
     select_set,
     select_sets,
 )
@@ -53,7 +52,6 @@ __all__ = [
     "join_sets",
     "near_best_counts",
     "pod_size",
-    "rank_sets",
     "select_set",
     "select_sets",
     "with_raw_figures",

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from topology.annotations import DEFAULT_POLICY, PlacementPolicy
 from topology.errors import InvalidRequest, quote
 from topology.select.joint import select_jointly
-from topology.select.outcome import Selected, Unfit, UnfitReason
+from topology.select.outcome import Selected, SetRequest, Unfit, UnfitReason
 from topology.select.qualifying import ordered_sets, why_none
 from topology.select.selection import check_request, remainder_cost, select_set
 from topology.select.tables import MachineTables
@@ -183,7 +183,7 @@ def _never(
     every = (1 << machine.n_gpus) - 1
     for size in dict.fromkeys(request.size for request in requests):
         if not len(ordered_sets(machine, size, policy).masks):
-            why = why_none(machine, available=every, must_include=0, size=size, policy=policy)
+            why = why_none(machine, SetRequest(every, size, 0, policy))
             if why.reason is not UnfitReason.MIXED_MODELS:  # which is said of free GPUs alone
                 return why
     return None

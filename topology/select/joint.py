@@ -18,7 +18,7 @@ import numpy as np
 
 from topology.annotations import NicRule, PlacementPolicy, is_remainder_first
 from topology.select.levels import affinity_level
-from topology.select.outcome import Selected, Unfit, UnfitReason
+from topology.select.outcome import Selected, SetRequest, Unfit, UnfitReason
 from topology.select.qualifying import ordered_sets, why_none
 from topology.select.selection import describe_set
 from topology.value import mask_index
@@ -45,7 +45,7 @@ def select_jointly(
     """
     for size in dict.fromkeys(sizes):
         if not (ordered_sets(tables, size, policy).masks & ~available == 0).any():
-            return why_none(tables, available=available, must_include=0, size=size, policy=policy)
+            return why_none(tables, SetRequest(available, size, 0, policy))
     bounds = _bounds(tables, sizes, policy)
     low, high = 0, len(bounds) - 1
     while low < high:

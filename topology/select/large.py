@@ -41,9 +41,9 @@ from topology.select.large_machine import (
     unmet_condition,
     value_of,
 )
-from topology.select.large_packing import PackRequest, pack_another, pack_set
+from topology.select.large_packing import pack_another, pack_set
 from topology.select.levels import possible_neighbours
-from topology.select.outcome import Selected, Unfit, UnfitReason
+from topology.select.outcome import Selected, SetRequest, Unfit, UnfitReason
 from topology.select.tables import VALUE_CLASS_GAP
 from topology.value import (
     STATED_ERROR,
@@ -55,104 +55,76 @@ from topology.value import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
-__all__ = ["next_large", "select_large", "shared_cost"]
+__all__ = ["describe_packed", "packed_sets", "shared_cost", "why_not_packed"]
 
 
-def select_large(
-    machine: LargeMachine,
-    *,
-    available: int,
-    must_include: int,
-    size: int,
-    policy: PlacementPolicy = DEFAULT_POLICY,
-) -> Selected | Unfit:
-    """Choose a set of `size` available devices that holds `must_include`.
+def packed_sets(machine: LargeMachine, request: SetRequest) -> Iterator[int]:
+    """The sets that are packed and meet the policy's conditions, the preferred one first.
 
     The caller has checked masks and counts (`topology.select.selection.select_set`).
     """
-    able = _able(machine, available, must_include, size, policy)
-    if not able:
+    packed = _packed(machine, request)
+    best = next(iter(_preferred(machine, packed, request.policy)), None)
+    if best is None:
+        return
+    yield best
+    beside = [(pack_another(machine, domain, request), domain) for _, domain in packed]
+    others = [*packed, *((mask, domain) for mask, domain in beside if mask is not None)]
+    yield from (one for one in _preferred(machine, others, request.policy) if one != best)
+
+
+def why_not_packed(machine: LargeMachine, request: SetRequest) -> Unfit:
+    """Why no packed set meets the policy's conditions."""
+    size, policy = request.size, request.policy
+    packed = [mask for mask, _ in _packed(machine, request)]
+    if not packed:
         return Unfit(UnfitReason.MIXED_MODELS, f"{size} devices of one model")
-    request = PackRequest(must_include, size, policy)
-    best = _best_value_of(machine, size)
-    found = [
-        _rate(machine, pack_set(machine, domain, request), available, policy, best)
-        for domain in able
-    ]
-    fitting = _fitting(machine, zip(found, able, strict=True), policy)
-    if fitting:
-        return fitting[0]
+    # The condition that is met last: those before it can be met.
+    unmet = [reasons for mask in packed if (reasons := unmet_condition(machine, mask, policy))]
+    never, taken = max(unmet, key=lambda reasons: list(UnfitReason).index(reasons[0]))
     detail = f"{size} devices, affinity {policy.affinity.value}"
-    never, taken = min(
-        filter(None, (unmet_condition(machine, entry.mask, policy) for entry in found)), key=_late
-    )
-    everything = machine.all_gpus
-    if available != everything or must_include:
-        empty = select_large(
-            machine,
-            available=everything,
-            must_include=0,
-            size=size,
-            policy=policy,
-        )
-        return Unfit(taken if isinstance(empty, Selected) else empty.reason, detail)
-    return Unfit(_or_unknown(machine, found, never, size, policy), detail)
+    empty = SetRequest(machine.all_gpus, size, 0, policy)
+    if request == empty:
+        return Unfit(_or_unknown(machine, packed, never, size, policy), detail)
+    is_possible = next(packed_sets(machine, empty), None) is not None
+    return Unfit(taken if is_possible else why_not_packed(machine, empty).reason, detail)
 
 
-def next_large(
-    machine: LargeMachine,
-    chosen: Selected,
-    *,
-    available: int,
-    must_include: int,
-    policy: PlacementPolicy,
-) -> Selected | None:
-    """The best other set of those that are packed, None where none of them fits."""
-    size = len(chosen.gpus)
-    able = _able(machine, available, must_include, size, policy)
-    request = PackRequest(must_include, size, policy)
-    best = _best_value_of(machine, size)
-    others = [
-        (_rate(machine, mask, available, policy, best), domain)
-        for domain in able
-        for mask in (pack_set(machine, domain, request), pack_another(machine, domain, request))
-        if mask is not None and mask != chosen.mask
-    ]
-    fitting = _fitting(machine, others, policy)
-    return fitting[0] if fitting else None
-
-
-def _able(
-    machine: LargeMachine, available: int, must_include: int, size: int, policy: PlacementPolicy
-) -> list[int]:
-    """The parts of the machine in which a set is packed."""
+def _packed(machine: LargeMachine, request: SetRequest) -> list[tuple[int, int]]:
+    """The set of each part of the machine in which one is packed, and that part."""
+    policy, size, must = request.policy, request.size, request.must_include
     mixes = policy.affinity is Affinity.NONE
-    areas = [available & model for model in (machine.all_gpus,) * mixes or machine.models]
+    areas = [request.available & model for model in (machine.all_gpus,) * mixes or machine.models]
     domains = [part & area for area in areas for part in _near(machine, area, size, policy)]
     return [
-        domain
+        (pack_set(machine, domain, request), domain)
         for domain in dict.fromkeys(domains + areas)
-        if domain.bit_count() >= size and must_include & ~domain == 0
+        if domain.bit_count() >= size >= must.bit_count() and must & ~domain == 0
     ]
 
 
-def _fitting(
-    machine: LargeMachine, found: Iterable[tuple[Selected, int]], policy: PlacementPolicy
-) -> list[Selected]:
-    """The sets that meet the policy's conditions, each with its part, the preferred one first."""
-    fitting = [
-        (_rank(machine, entry, policy), domain.bit_count(), entry.gpus, entry)
-        for entry, domain in found
-        if unmet_condition(machine, entry.mask, policy) is None
-    ]
-    return [entry for *_, entry in sorted(fitting, key=lambda option: option[:3])]
+def _preferred(
+    machine: LargeMachine, packed: Iterable[tuple[int, int]], policy: PlacementPolicy
+) -> list[int]:
+    """The sets that meet the policy's conditions, each once: wishes, value, the tightest part."""
+
+    def key(option: tuple[int, int]) -> tuple[object, ...]:
+        mask, domain = option
+        lacks_nic = policy.nic is NicRule.PREFERRED and not mask & machine.near_rdma
+        is_valued = not is_remainder_first(policy, mask.bit_count())
+        value = value_of(machine, mask)[0] if is_valued else 0.0
+        lacks_level = not satisfies_level(machine, mask, policy.affinity)
+        return lacks_level, lacks_nic, -value, domain.bit_count(), gpus_of(mask)
+
+    fitting = [one for one in packed if unmet_condition(machine, one[0], policy) is None]
+    return list(dict.fromkeys(mask for mask, _ in sorted(fitting, key=key)))
 
 
 def _or_unknown(
     machine: LargeMachine,
-    found: list[Selected],
+    packed: list[int],
     never: UnfitReason,
     size: int,
     policy: PlacementPolicy,
@@ -163,16 +135,15 @@ def _or_unknown(
         return UnfitReason.AFFINITY_UNKNOWN if might else never
     if never is UnfitReason.NIC_NEVER:
         return UnfitReason.NIC_UNKNOWN if gpus_maybe_near_rdma(machine.topology) else never
-    dark = [e for e in found if not is_known_set(machine.topology, e.mask, e.limit)]
+    rated = [(mask, *value_of(machine, mask)) for mask in packed]
+    sure = [
+        value * (1 - STATED_ERROR[limit])
+        for mask, value, limit in rated
+        if not is_known_set(machine.topology, mask, limit)
+    ]
     floor = policy.min_bandwidth_gbytes_per_s or 0.0
-    sure = [e.value_gbytes_per_s * (1 - STATED_ERROR[e.limit]) for e in dark]
-    might = bool(dark) and (has_dark_links(machine.topology) or max(sure) >= floor)
+    might = bool(sure) and (has_dark_links(machine.topology) or max(sure) >= floor)
     return never if machine.is_even and not might else UnfitReason.BANDWIDTH_UNKNOWN
-
-
-def _late(reasons: tuple[UnfitReason, UnfitReason]) -> int:
-    """Sort key: the condition that is met last stands first, since the others can be met."""
-    return -list(UnfitReason).index(reasons[0])
 
 
 def _might_hold(machine: LargeMachine, size: int, affinity: Affinity) -> bool:
@@ -195,19 +166,12 @@ def _near(machine: LargeMachine, area: int, size: int, policy: PlacementPolicy) 
     return islands_of(machine.capacities.adjacency, area)
 
 
-def _rank(
-    machine: LargeMachine, entry: Selected, policy: PlacementPolicy
-) -> tuple[bool, bool, float]:
-    lacks_nic = policy.nic is NicRule.PREFERRED and not entry.mask & machine.near_rdma
-    value = 0.0 if is_remainder_first(policy, len(entry.gpus)) else entry.value_gbytes_per_s
-    return (not entry.satisfies_affinity, lacks_nic, -value)
-
-
-def _rate(
-    machine: LargeMachine, mask: int, available: int, policy: PlacementPolicy, best: float
+def describe_packed(
+    machine: LargeMachine, mask: int, available: int, policy: PlacementPolicy
 ) -> Selected:
-    """A set beside the best value of its size."""
+    """What taking a set from `available` is worth, beside the best value of its size, and costs."""
     size = mask.bit_count()
+    best = _best_value_of(machine, size)
     value, limit = value_of(machine, mask)
     return Selected(
         gpus=gpus_of(mask),
@@ -226,9 +190,8 @@ def _best_value_of(machine: LargeMachine, size: int) -> float:
     """The best value of what is packed on the empty machine, one set of each GPU model."""
     areas = [model for model in machine.models if model.bit_count() >= size]
     areas = areas or [machine.all_gpus]
-    request = PackRequest(0, size, DEFAULT_POLICY)
-    sets = [pack_set(machine, area, request) for area in areas]
-    return max(value_of(machine, mask)[0] for mask in sets)
+    request = SetRequest(machine.all_gpus, size, 0, DEFAULT_POLICY)
+    return max(value_of(machine, pack_set(machine, area, request))[0] for area in areas)
 
 
 def shared_cost(machine: LargeMachine, n_free: int, n_taken: int) -> float:

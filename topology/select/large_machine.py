@@ -8,11 +8,16 @@ conditions of a policy it meets. It chooses nothing (`topology.select.large_pack
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from topology.annotations import Affinity, NicRule, PlacementPolicy, Strength
-from topology.model import FITTED_MESSAGE_BYTES, REFERENCE_MESSAGE_BYTES, PcieLevel
+from topology.model import (
+    DEFAULT_CONSTANTS,
+    FITTED_MESSAGE_BYTES,
+    REFERENCE_MESSAGE_BYTES,
+    PcieLevel,
+)
 from topology.select.outcome import UnfitReason
 from topology.value import (
     DEFAULT_DEMAND,
@@ -25,11 +30,12 @@ from topology.value import (
     masks_by,
     node_capacities,
     start_up_cost,
+    switch_gain,
 )
-from topology.value.set_value import load_graph_library, set_value
+from topology.value.limits import TIE_ORDER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from topology.model import NodeTopology
     from topology.value import Capacities, Demand
@@ -50,6 +56,7 @@ class LargeMachine:
     `levels` are partitions of the devices into groups, coarsest first: sockets, PCIe switch trees,
     innermost PCIe switches, parent GPUs. `models` are the masks of one GPU model each. `near_rdma`
     are the devices with an RDMA NIC within PXB. `is_even`: a set's value depends on its size alone.
+    `b_inf`: the value of a set of two devices or more without start-up cost, and what limits it.
     """
 
     topology: NodeTopology
@@ -59,6 +66,7 @@ class LargeMachine:
     models: tuple[int, ...]
     near_rdma: int
     is_even: bool
+    b_inf: Callable[[int], tuple[float, Limit]]
 
     @property
     def n_gpus(self) -> int:
@@ -72,11 +80,9 @@ class LargeMachine:
 
 
 def large_machine(topology: NodeTopology, demand: Demand = DEFAULT_DEMAND) -> LargeMachine:
-    """Prepare a machine type of any size for `select_large`. O(n^2)."""
+    """Prepare a machine type of any size for `topology.select.large`. O(n^2)."""
     capacities = node_capacities(topology)
     is_even = _is_even(topology, capacities)
-    if not is_even:
-        load_graph_library()
     n = topology.n_gpus
     everything = (1 << n) - 1
     sockets = tuple(group for group, _ in capacities.socket_groups)
@@ -97,6 +103,7 @@ def large_machine(topology: NodeTopology, demand: Demand = DEFAULT_DEMAND) -> La
         models=tuple(masks_by(gpu.model or "" for gpu in topology.gpus).values()),
         near_rdma=gpus_near_rdma(topology),
         is_even=is_even,
+        b_inf=partial(_even_value, capacities) if is_even else _defined_value(topology),
     )
 
 
@@ -128,7 +135,9 @@ def _is_even(topology: NodeTopology, capacities: Capacities) -> bool:
     everything = (1 << topology.n_gpus) - 1
     for fabric in capacities.fabrics:
         if fabric.members == everything:
-            return len(set(fabric.port_gbytes_per_s)) == 1
+            ports = set(fabric.port_gbytes_per_s)
+            pcie = max(capacities.port_gbytes_per_s)
+            return len(ports) == 1 and min(DEFAULT_CONSTANTS.in_switch_gain) * max(ports) > pcie
     if any(capacities.adjacency) or len(set(capacities.port_gbytes_per_s)) > 1:
         return False
     levels = {level for row in topology.pcie for level in row} - {PcieLevel.SELF}
@@ -138,10 +147,45 @@ def _is_even(topology: NodeTopology, capacities: Capacities) -> bool:
 @lru_cache(maxsize=1 << 16)
 def value_of(machine: LargeMachine, mask: int) -> tuple[float, Limit]:
     """GB/s of one set at the reference message size, and what limits it."""
-    rated = set_value(machine.capacities, mask)
-    scale = start_up_cost(rated.limit) * FITTED_MESSAGE_BYTES / REFERENCE_MESSAGE_BYTES
-    b_inf = rated.value_gbytes_per_s
-    return round(b_inf / (1 + scale * b_inf), 6), rated.limit
+    if mask.bit_count() == 1:
+        return 0.0, Limit.NOTHING
+    b_inf, limit = machine.b_inf(mask)
+    scale = start_up_cost(limit) * FITTED_MESSAGE_BYTES / REFERENCE_MESSAGE_BYTES
+    return round(b_inf / (1 + scale * b_inf), 6), limit
+
+
+def _defined_value(topology: NodeTopology) -> Callable[[int], tuple[float, Limit]]:
+    """What the definition says of a set of an uneven machine, by its graph.
+
+    Loaded here, before a request comes: no other machine needs a graph, and the library would add
+    20 MiB to the node's agent.
+    """
+    from topology.value.machine_graph import machine_graph  # noqa: PLC0415 - see above
+    from topology.value.set_value import set_value  # noqa: PLC0415 - see above
+
+    graph = machine_graph(topology)
+
+    def rate(mask: int) -> tuple[float, Limit]:
+        found = set_value(graph, gpus_of(mask))
+        return found.value_gbytes_per_s, found.limit
+
+    return rate
+
+
+def _even_value(capacities: Capacities, mask: int) -> tuple[float, Limit]:
+    """The value of a set of an even machine: what `set_value` comes to there."""
+    size = mask.bit_count()
+    for fabric in capacities.fabrics:
+        if fabric.members & mask:
+            gain = switch_gain(DEFAULT_CONSTANTS, size, reduces=fabric.reduces)
+            return fabric.port_gbytes_per_s[0] * gain, Limit.SWITCH
+    share = 1.0 if capacities.is_p2p else DEFAULT_CONSTANTS.staging_share
+    bounds = [(share * capacities.port_gbytes_per_s[0], Limit.PORT)]
+    if len(capacities.socket_groups) > 1:
+        bounds += [(rate, Limit.SOCKET) for _, rate in capacities.socket_groups]
+    if not capacities.is_p2p:
+        bounds += [(share * rate / size, Limit.UPLINK) for _, rate in capacities.switch_groups]
+    return min(bounds, key=lambda bound: (bound[0], TIE_ORDER.index(bound[1])))
 
 
 def satisfies_level(machine: LargeMachine, mask: int, affinity: Affinity) -> bool:

@@ -6,29 +6,19 @@ devices. The method stands in `topology.select.large`, which decides between dom
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from topology.annotations import NicRule
 from topology.value import gpus_of, islands_of, mask_of
 
 if TYPE_CHECKING:
-    from topology.annotations import PlacementPolicy
     from topology.select.large_machine import LargeMachine
+    from topology.select.outcome import SetRequest
 
-__all__ = ["PackRequest", "pack_another", "pack_set"]
-
-
-@dataclass(frozen=True, slots=True)
-class PackRequest:
-    """What is wanted: `size` devices, with all of `must_include`, under `policy`."""
-
-    must_include: int
-    size: int
-    policy: PlacementPolicy
+__all__ = ["pack_another", "pack_set"]
 
 
-def pack_set(machine: LargeMachine, domain: int, request: PackRequest) -> int:
+def pack_set(machine: LargeMachine, domain: int, request: SetRequest) -> int:
     """The set of a domain, which has `size` devices or more. O(n^2)."""
     near = domain & machine.near_rdma if request.policy.nic is not NicRule.UNSET else 0
     held, size = request.must_include, request.size
@@ -40,7 +30,7 @@ def pack_set(machine: LargeMachine, domain: int, request: PackRequest) -> int:
     return _along_links(machine, domain, held or packed & -packed, size)
 
 
-def pack_another(machine: LargeMachine, domain: int, request: PackRequest) -> int | None:
+def pack_another(machine: LargeMachine, domain: int, request: SetRequest) -> int | None:
     """The set without the last device of the first one that may be left out; None: all must be."""
     packed = pack_set(machine, domain, request)
     spare = packed & ~request.must_include

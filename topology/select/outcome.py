@@ -1,8 +1,8 @@
-"""How a request for GPUs ends: with a set, or with a reason.
+"""A request for a set of GPUs, and how it ends: with a set, or with a reason.
 
 What it answers: what `topology.select.selection`, `topology.select.large` and `topology.select.fit`
-return. "Does not fit" is a value with a reason from a closed set, never an exception. It decides
-nothing.
+take and return. "Does not fit" is a value with a reason from a closed set, never an exception. It
+decides nothing.
 """
 
 from __future__ import annotations
@@ -14,9 +14,25 @@ from typing import TYPE_CHECKING
 from topology.value import mask_of
 
 if TYPE_CHECKING:
+    from topology.annotations import PlacementPolicy
     from topology.value import Limit
 
-__all__ = ["Selected", "Unfit", "UnfitReason"]
+__all__ = ["Selected", "SetRequest", "Unfit", "UnfitReason"]
+
+
+@dataclass(frozen=True, slots=True)
+class SetRequest:
+    """The kubelet's three inputs and a pod's policy; masks of GPUs.
+
+    GPUs `beside` are free as well and not to be chosen: they count in what is left behind, on
+    machines of up to 16 GPUs.
+    """
+
+    available: int
+    size: int
+    must_include: int
+    policy: PlacementPolicy
+    beside: int = 0
 
 
 class UnfitReason(Enum):

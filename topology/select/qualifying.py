@@ -1,9 +1,9 @@
 """The sets that meet a pod's conditions, in order; and which condition none of the free ones meets.
 
 What it answers: for one machine type, size and policy the sets that qualify, sorted once by all but
-what they leave behind, so that a request only looks for the first free ones (`ordered_sets`); and
-where no free set qualifies, why not (`why_none`). Whether a set qualifies never depends on what is
-free. It chooses nothing (`topology.select.selection`, where the order is explained).
+what they leave behind (`ordered_sets`); of those the ones that a request may get, best first
+(`free_sets`); and where there is none, why not (`why_none`). Whether a set qualifies never depends
+on what is free. The order is explained in `topology.select.selection`.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from topology.annotations import PlacementPolicy
+    from topology.select.outcome import SetRequest
     from topology.select.tables import MachineTables
 
-__all__ = ["OrderedSets", "ordered_sets", "why_none"]
+__all__ = ["OrderedSets", "free_sets", "ordered_sets", "why_none"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +88,36 @@ def _ordered(
     return OrderedSets(masks, np.cumsum(begins))
 
 
-def why_none(
-    tables: MachineTables, *, available: int, must_include: int, size: int, policy: PlacementPolicy
-) -> Unfit:
+def free_sets(tables: MachineTables, request: SetRequest) -> Iterator[int]:
+    """The sets that a request may get, best first.
+
+    In a group what is left behind decides, then the place. The first costs one scan of all sets.
+    """
+    ordered = ordered_sets(tables, request.size, request.policy)
+    fits = _fits(ordered.masks, request)
+    masks, groups = ordered.masks[fits], ordered.groups[fits]
+    begin = 0
+    while begin < len(masks):
+        end = int(np.searchsorted(groups, int(groups[begin]), side="right"))
+        group = masks[begin:end]
+        left = tables.remainder[(request.available | request.beside) & ~group]
+        # Mostly one set is asked for: the group is sorted when a second one is.
+        yield int(group[left == left.max()][0])
+        yield from group[(-left).argsort(kind="stable")][1:].tolist()
+        begin = end
+
+
+def _fits(masks: NDArray[np.int64], request: SetRequest) -> NDArray[np.bool_]:
+    must = request.must_include
+    fits: NDArray[np.bool_] = (masks & ~request.available == 0) & (masks & must == must)
+    return fits
+
+
+def why_none(tables: MachineTables, request: SetRequest) -> Unfit:
     """The first condition that no free set with `must_include` meets, where none meets all."""
-    every = mask_index(tables.n_gpus).by_size[size]
-    free = every[(every & ~available == 0) & (every & must_include == must_include)]
-    conditions = _conditions(tables, size, policy)
+    every = mask_index(tables.n_gpus).by_size[request.size]
+    free = every[_fits(every, request)]
+    conditions = _conditions(tables, request.size, request.policy)
     while True:
         one = next(conditions)
         free = free[one.holds(free)]

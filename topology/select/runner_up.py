@@ -2,7 +2,7 @@
 
 What it answers: for one request, the set that would be chosen without the best one, and the first
 key of the order (`topology.select.selection`) in which the two differ. It chooses nothing: the
-order is that of the machine's tables. Above 16 GPUs it is the best other set among those that the
+order is that of `qualifying_sets`. Above 16 GPUs it is the best other set among those that the
 packing made (`topology.select.large`).
 """
 
@@ -10,17 +10,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from operator import gt, ne
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from topology.annotations import DEFAULT_POLICY, NicRule, is_remainder_first
-from topology.select.large import next_large
-from topology.select.large_machine import LargeMachine
+from topology.select.large_machine import LargeMachine, satisfies_level, value_of
 from topology.select.levels import affinity_level
-from topology.select.outcome import Selected, Unfit
-from topology.select.qualifying import ordered_sets
-from topology.select.selection import remainder_cost, select_set
+from topology.select.outcome import SetRequest
+from topology.select.selection import describe_set, qualifying_sets, remainder_cost
 from topology.value import gpus_of
 
 if TYPE_CHECKING:
@@ -80,9 +77,9 @@ def find_runner_up(  # noqa: PLR0913 - as `select_set`, and the set to compare w
 ) -> RunnerUp | None:
     """Find the second set of the order, None where fewer than two sets fit or were compared.
 
-    The inputs are those of `select_set`, which has checked them. O(C(n, size)) up to 16 GPUs, the
-    work of `select_set` above. With `chosen`, the mask of a set of this size that lies in
-    `available`, it is the best other set than that one; None above 16 GPUs if that is not the best.
+    The inputs are those of `select_set`, which has checked them, and so is the work. With `chosen`,
+    the mask of a set of this size that lies in `available`, it is the best other set than that one;
+    None above 16 GPUs if that is not the best.
 
     >>> from topology.recordings import load_recording
     >>> from topology.select.tables import build_tables
@@ -91,101 +88,64 @@ def find_runner_up(  # noqa: PLR0913 - as `select_set`, and the set to compare w
     >>> found.gpus, found.decided_by.value
     ((6, 7), 'indices')
     """
+    request = SetRequest(available, size, must_include, policy)
+    ranked = qualifying_sets(machine, request)
+    first = next(ranked, None)
+    own = first if chosen is None else chosen
+    if first is None or own is None or (own != first and isinstance(machine, LargeMachine)):
+        return None
+    other = first if own != first else next(ranked, None)
+    if other is None:
+        return None
+    decided_by, figures = _first_difference(machine, request, own, other)
+    value = describe_set(machine, other, available=available, policy=policy).value_gbytes_per_s
+    return RunnerUp(gpus_of(other), value, decided_by, figures, is_better=other == first)
+
+
+def _first_difference(
+    machine: Machine, request: SetRequest, own: int, other: int
+) -> tuple[Criterion, tuple[float, float] | None]:
+    """The first key of the order in which two sets differ, and its figures if it has some."""
     if isinstance(machine, LargeMachine):
-        best = select_set(
-            machine, available=available, size=size, must_include=must_include, policy=policy
-        )
-        if chosen is not None and not (isinstance(best, Selected) and best.mask == chosen):
-            return None
-        return _next_found(machine, best, available, must_include, policy)
-    return _second(
-        machine,
-        available=available,
-        size=size,
-        must_include=must_include,
-        policy=policy,
-        chosen=chosen,
-    )
-
-
-def _next_found(
-    machine: LargeMachine,
-    best: Selected | Unfit,
-    available: int,
-    must_include: int,
-    policy: PlacementPolicy,
-) -> RunnerUp | None:
-    if isinstance(best, Unfit):
-        return None
-    other = next_large(machine, best, available=available, must_include=must_include, policy=policy)
-    if other is None:
-        return None
-    figures = None
-    if best.satisfies_affinity and not other.satisfies_affinity:
-        decided_by = Criterion.AFFINITY
-    elif policy.nic is NicRule.PREFERRED and best.has_near_nic and not other.has_near_nic:
-        decided_by = Criterion.NIC
-    elif best.value_gbytes_per_s > other.value_gbytes_per_s:
-        decided_by = Criterion.VALUE
-        figures = (best.value_gbytes_per_s, other.value_gbytes_per_s)
+        # Another packed set may be better in a value that was not what decided.
+        keys, differs, last = _packed_keys(machine, request), gt, Criterion.PACKING
     else:
-        decided_by = Criterion.PACKING
-    return RunnerUp(other.gpus, other.value_gbytes_per_s, decided_by, figures)
+        keys, differs, last = _keys(machine, request), ne, Criterion.INDICES
+    for criterion, key in keys:
+        figures = key(own), key(other)
+        if differs(*figures):
+            return criterion, None if criterion in _WITHOUT_FIGURES else figures
+    return last, None
 
 
-def _second(  # noqa: PLR0913 - as `find_runner_up`
-    tables: MachineTables,
-    *,
-    available: int,
-    size: int,
-    must_include: int,
-    policy: PlacementPolicy,
-    chosen: int | None,
-) -> RunnerUp | None:
-    ordered = ordered_sets(tables, size, policy)
-    masks, groups = ordered.masks, ordered.groups
-    fits = (masks & ~available == 0) & (masks & must_include == must_include)
-    masks, groups = masks[fits], groups[fits]
-    left = tables.remainder[available & ~masks]
-    # Stable: the place in the order decides last.
-    ranked: list[int] = masks[np.lexsort((-left, groups))].tolist()
-    best = chosen if chosen is not None else next(iter(ranked), 0)
-    other = next((mask for mask in ranked if mask != best), None)
-    if other is None:
-        return None
-    is_better = ranked[0] != best
-    decided_by, shown = Criterion.INDICES, None
-    for criterion, key in _keys(tables, available, size, policy):
-        figures = (key(best), key(other))
-        if figures[0] != figures[1]:
-            decided_by = criterion
-            shown = None if criterion in _WITHOUT_FIGURES else figures
-            break
-    return RunnerUp(gpus_of(other), float(tables.value[other]), decided_by, shown, is_better)
+_Keys: TypeAlias = "Iterator[tuple[Criterion, Callable[[int], float]]]"
 
 
-def _keys(
-    tables: MachineTables, available: int, size: int, policy: PlacementPolicy
-) -> Iterator[tuple[Criterion, Callable[[int], float]]]:
+def _packed_keys(machine: LargeMachine, request: SetRequest) -> _Keys:
+    yield Criterion.AFFINITY, lambda mask: satisfies_level(machine, mask, request.policy.affinity)
+    if request.policy.nic is NicRule.PREFERRED:
+        yield Criterion.NIC, lambda mask: bool(mask & machine.near_rdma)
+    yield Criterion.VALUE, lambda mask: value_of(machine, mask)[0]
+
+
+def _keys(tables: MachineTables, request: SetRequest) -> _Keys:
     """The keys of the order, the most significant first, each as a figure of a mask."""
-    level = affinity_level(tables, policy.affinity)
+    level = affinity_level(tables, request.policy.affinity)
     if level is not None:
         yield Criterion.AFFINITY, _figure_of(level)
-    if policy.nic is NicRule.PREFERRED:
+    if request.policy.nic is NicRule.PREFERRED:
         yield Criterion.NIC, _figure_of(tables.has_nic)
-    remainder_first = is_remainder_first(policy, size)
+    remainder_first = is_remainder_first(request.policy, request.size)
 
     def cost(mask: int) -> float:
-        return remainder_cost(tables, available, mask)
+        return remainder_cost(tables, request.available, mask)
 
     if remainder_first:
         yield Criterion.REMAINDER, cost
     yield Criterion.VALUE_CLASS, _figure_of(tables.value_class)
     yield Criterion.CLASS_SUM, _figure_of(tables.class_sum)
-    yield (
-        Criterion.CLOSENESS,
-        _figure_of(tables.order),
-    )  # all of it but class and sum are equal here
+    # All of the order but class and sum are equal here.
+    yield Criterion.CLOSENESS, _figure_of(tables.order)
     if not remainder_first:
         yield Criterion.REMAINDER, cost
     yield Criterion.RAW_SUM, _figure_of(tables.raw_sum)

@@ -15,8 +15,9 @@ Order, first difference decides (all from the machine's tables):
 never satisfies one. GPUs of different models mix only under affinity `none`.
 
 Complexity: O(C(n, size)) numpy word operations, 12,870 sets at most; memoised by all inputs. The
-sets that qualify are put in order once (`topology.select.qualifying`). Many states of one machine
-type are looked at together (`select_sets`).
+sets that qualify are put in order once (`topology.select.qualifying`); `qualifying_sets` goes
+through those that are free, best first, of which the first is chosen and the next is its runner-up.
+Many states of one machine type are looked at together (`select_sets`).
 Nodes of more than 16 devices: `topology.select.large`, by the same order.
 """
 
@@ -30,21 +31,22 @@ import numpy as np
 
 from topology.annotations import DEFAULT_POLICY
 from topology.errors import InvalidRequest, UnknownDevice
-from topology.select.large import select_large, shared_cost
+from topology.select.large import describe_packed, packed_sets, shared_cost, why_not_packed
 from topology.select.large_machine import LargeMachine, large_machine
 from topology.select.levels import affinity_level
-from topology.select.outcome import Selected, Unfit, UnfitReason
-from topology.select.qualifying import ordered_sets, why_none
+from topology.select.outcome import Selected, SetRequest, Unfit, UnfitReason
+from topology.select.qualifying import free_sets, ordered_sets, why_none
 from topology.select.tables import MachineTables, build_tables
 from topology.value import (
     DEFAULT_DEMAND,
     MAX_TABLE_GPUS,
     Limit,
     gpus_of,
-    mask_index,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from topology.annotations import PlacementPolicy
@@ -54,11 +56,10 @@ if TYPE_CHECKING:
 __all__ = [
     "ChosenSets",
     "Machine",
-    "RankedSet",
     "build_machine",
     "check_request",
     "describe_set",
-    "rank_sets",
+    "qualifying_sets",
     "remainder_cost",
     "select_set",
     "select_sets",
@@ -66,18 +67,6 @@ __all__ = [
 
 Machine = MachineTables | LargeMachine
 """A machine type: a table of every set up to 16 GPUs, packing above."""
-
-
-@dataclass(frozen=True, slots=True)
-class RankedSet:
-    """One row of `rank_sets`. `class_sum` and `raw_sum` are the tie-breaks, GB/s."""
-
-    gpus: tuple[int, ...]
-    value_gbytes_per_s: float
-    value_class: int
-    class_sum: float
-    raw_sum: float
-    limit: Limit
 
 
 def build_machine(topology: NodeTopology, demand: Demand = DEFAULT_DEMAND) -> Machine:
@@ -107,10 +96,9 @@ def select_set(  # noqa: PLR0913 - the kubelet's three inputs, the pod's wish, a
     beside: int = 0,
     policy: PlacementPolicy = DEFAULT_POLICY,
 ) -> Selected | Unfit:
-    """Choose the best set of `size` free GPUs that holds `must_include`.
+    """Choose the best set of `size` free GPUs that holds `must_include`, as `SetRequest` says.
 
-    GPUs `beside` are free as well and not to be chosen: they count in what is left behind, on
-    machines of up to 16 GPUs. Raises `UnknownDevice` for GPUs that the node has not,
+    Raises `UnknownDevice` for GPUs that the node has not,
     `InvalidRequest` for a size below 1.
 
     >>> from topology.recordings import load_recording
@@ -124,19 +112,13 @@ def select_set(  # noqa: PLR0913 - the kubelet's three inputs, the pod's wish, a
     check_request(
         n=machine.n_gpus, available=available | beside, must_include=must_include, size=size
     )
-    return _select(machine, available, must_include, size, policy, beside)
+    return _select(machine, SetRequest(available, size, must_include, policy, beside))
 
 
 @lru_cache(maxsize=1 << 16)
-def _select(  # noqa: PLR0913, PLR0917 - a memory is keyed by all that counts
-    machine: Machine,
-    available: int,
-    must_include: int,
-    size: int,
-    policy: PlacementPolicy,
-    beside: int,
-) -> Selected | Unfit:
-    n = machine.n_gpus
+def _select(machine: Machine, request: SetRequest) -> Selected | Unfit:
+    n, size = machine.n_gpus, request.size
+    available, must_include = request.available, request.must_include
     if size > n:
         return Unfit(UnfitReason.TOO_FEW_GPUS, f"requested {size}, node has {n}")
     if available.bit_count() < size:
@@ -145,27 +127,24 @@ def _select(  # noqa: PLR0913, PLR0917 - a memory is keyed by all that counts
     if must_include & ~available or must_include.bit_count() > size:
         detail = f"must include {gpus_of(must_include)} of {gpus_of(available)}, size {size}"
         return Unfit(UnfitReason.MUST_INCLUDE, detail)
+    best = next(qualifying_sets(machine, request), 0)
+    if best:
+        is_tabled = isinstance(machine, MachineTables)
+        free = available | request.beside if is_tabled else available
+        return describe_set(machine, best, available=free, policy=request.policy)
     if isinstance(machine, LargeMachine):
-        return select_large(
-            machine,
-            available=available,
-            must_include=must_include,
-            size=size,
-            policy=policy,
-        )
-    best = _best_masks(
-        machine,
-        np.array([available]),
-        size=size,
-        policy=policy,
-        must_include=must_include,
-        beside=beside,
-    )
-    if not best[0]:
-        return why_none(
-            machine, available=available, must_include=must_include, size=size, policy=policy
-        )
-    return describe_set(machine, int(best[0]), available=available | beside, policy=policy)
+        return why_not_packed(machine, request)
+    return why_none(machine, request)
+
+
+def qualifying_sets(machine: Machine, request: SetRequest) -> Iterator[int]:
+    """The sets that a request may get, as masks, best first.
+
+    Of a machine of more than 16 devices those that are packed, which are few.
+    """
+    if isinstance(machine, LargeMachine):
+        return packed_sets(machine, request)
+    return free_sets(machine, request)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -206,7 +185,7 @@ def select_sets(
     if size > tables.n_gpus:
         masks = np.zeros(len(available), dtype=np.int64)
     else:
-        masks = _best_masks(tables, available, size=size, policy=policy)
+        masks = _best_masks(tables, available, size, policy)
     left = tables.remainder[available & ~masks]
     level = affinity_level(tables, policy.affinity)
     return ChosenSets(
@@ -219,25 +198,13 @@ def select_sets(
     )
 
 
-def _best_masks(  # noqa: PLR0913 - as `select_set`
-    tables: MachineTables,
-    available: NDArray[np.int64],
-    *,
-    size: int,
-    policy: PlacementPolicy,
-    must_include: int = 0,
-    beside: int = 0,
+def _best_masks(
+    tables: MachineTables, available: NDArray[np.int64], size: int, policy: PlacementPolicy
 ) -> NDArray[np.int64]:
-    """The best set of each state, 0 where none fits.
-
-    The first free set gives the group; in a group the remainder decides, then the first place.
-    """
+    """The best set of each state, 0 where none fits: the first of `free_sets`, for all at once."""
     best = np.zeros(len(available), dtype=np.int64)
     ordered = ordered_sets(tables, size, policy)
     masks, groups = ordered.masks, ordered.groups
-    if must_include:
-        holds = masks & must_include == must_include
-        masks, groups = masks[holds], groups[holds]
     if not len(masks):
         return best
     is_free = masks & ~available[:, None] == 0
@@ -246,7 +213,7 @@ def _best_masks(  # noqa: PLR0913 - as `select_set`
     states, places = is_free.nonzero()
     if not len(states):
         return best
-    left = tables.remainder[(available[states] | beside) & ~masks[places]]
+    left = tables.remainder[available[states] & ~masks[places]]
     begins = np.flatnonzero(np.diff(states, prepend=-1))
     most = np.maximum.reduceat(left, begins)
     is_best = left == most.repeat(np.diff(begins, append=len(states)))
@@ -257,10 +224,12 @@ def _best_masks(  # noqa: PLR0913 - as `select_set`
 
 
 def describe_set(
-    tables: MachineTables, mask: int, *, available: int, policy: PlacementPolicy
+    machine: Machine, mask: int, *, available: int, policy: PlacementPolicy
 ) -> Selected:
     """What taking a set from `available` is worth and costs."""
-    level = affinity_level(tables, policy.affinity)
+    if isinstance(machine, LargeMachine):
+        return describe_packed(machine, mask, available, policy)
+    tables, level = machine, affinity_level(machine, policy.affinity)
     return Selected(
         gpus=gpus_of(mask),
         value_gbytes_per_s=float(tables.value[mask]),
@@ -279,26 +248,3 @@ def remainder_cost(machine: Machine, available: int, taken: int) -> float:
         return shared_cost(machine, available.bit_count(), taken.bit_count())
     share = machine.remainder[available] - machine.remainder[available & ~taken]
     return float(share) * machine.n_gpus
-
-
-def rank_sets(tables: MachineTables, size: int) -> tuple[RankedSet, ...]:
-    """Every set of a size, best first, as on the empty machine; the remainder is left out.
-
-    Raises `InvalidRequest` for a size outside 1..n.
-    """
-    if not 1 <= size <= tables.n_gpus:
-        msg = f"size is {size}, expected 1..{tables.n_gpus}"
-        raise InvalidRequest(msg)
-    sets = mask_index(tables.n_gpus).by_size[size]
-    ordered = sets[np.lexsort((tables.tie[sets], tables.order[sets]))]
-    return tuple(
-        RankedSet(
-            gpus=gpus_of(mask),
-            value_gbytes_per_s=float(tables.value[mask]),
-            value_class=int(tables.value_class[mask]),
-            class_sum=float(tables.class_sum[mask]),
-            raw_sum=float(tables.raw_sum[mask]),
-            limit=Limit(int(tables.limit[mask])),
-        )
-        for mask in ordered.tolist()
-    )

@@ -69,7 +69,7 @@ class MachineTables:
     - `order` int32: (value class, sums of the tie-break) of a mask within its size, lower is
       better; equal masks are equal up to the remainder. `tie` int32: raw sums, value, lowest ids.
     - `remainder` float64, R in 0..1.
-    - `limit` int8 (`topology.value.set_value.Limit`).
+    - `limit` int8 (`topology.value.limits.Limit`).
     - `is_linked`, `is_switch`, `is_numa`, `has_nic`, `is_uniform` (one GPU model), `is_known` (no
       unknown level enters the value): bool.
     - `best_value[k]`: GB/s of the best set of k on the empty machine (GPU models not mixed).

@@ -13,11 +13,17 @@ from topology.model import (
 )
 from topology.value.capacity import Capacities, FabricPorts, node_capacities
 from topology.value.known_sets import has_dark_links, is_known_set, known_table
+from topology.value.limits import (
+    STATED_ERROR,
+    Limit,
+    at_message_size,
+    start_up_cost,
+    switch_gain,
+)
 from topology.value.masks import mask_index, pair_sums
 from topology.value.measured import apply_measurement, raw_sums
 from topology.value.nics import gpus_maybe_near_rdma, gpus_near_rdma, rdma_nics_near
 from topology.value.remainder import DEFAULT_DEMAND, Demand, remainder_table
-from topology.value.set_value import STATED_ERROR, Limit, at_message_size, start_up_cost
 from topology.value.value_table import connected_masks
 
 __all__ = [
@@ -47,5 +53,6 @@ __all__ = [
     "rdma_nics_near",
     "remainder_table",
     "start_up_cost",
+    "switch_gain",
     "topology_digest",
 ]

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from topology.model import CpuPlatform, P2pAccess, PcieLevel, find_gpu_model, gpus_of, mask_of
+from topology.value.limits import Limit
 from topology.value.masks import mask_index, pair_sums
-from topology.value.set_value import Limit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

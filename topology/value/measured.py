@@ -27,8 +27,8 @@ import numpy as np
 
 from topology.model import FITTED_MESSAGE_BYTES, REFERENCE_MESSAGE_BYTES, mask_of
 from topology.model.measurement import pair_classes, raw_pairs, set_figures
+from topology.value.limits import at_message_size
 from topology.value.masks import mask_index, pair_sums
-from topology.value.set_value import at_message_size
 from topology.value.value_table import connected_masks
 
 if TYPE_CHECKING:

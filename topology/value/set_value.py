@@ -1,8 +1,11 @@
-"""What a set of GPUs is worth: NCCL all-reduce bus bandwidth in GB/s, from the node's capacities.
+"""What a set of GPUs is worth: NCCL all-reduce bus bandwidth in GB/s, from the node's graph.
 
 What it answers: for one set, the bandwidth that an all-reduce over it can be expected to reach with
 large messages and idle neighbours, and what limits it. One figure, in GB/s, for ranking, for
 `min-bandwidth` and for people. It claims nothing for all-to-all, nor for latency-bound inference.
+
+This is the definition. `topology.value.value_table` is its fast form, which requests read, for all
+sets of a node of up to 16 GPUs; a test holds the two equal. Here the graph is walked.
 
 Method (b: rate of one link; k: set size). The first that applies:
 
@@ -15,102 +18,36 @@ Method (b: rate of one link; k: set size). The first that applies:
 3. *Port, uplink, socket*: PCIe carries what the accelerator links do not connect. The least of
    these cuts, each with the accelerator links that cross it: one GPU (its port), one island of GPUs
    that links connect (their ports; the socket link where its PCIe leads out of the socket; and
-   what the links carry inside it), one
-   switch (its uplink), one socket (its link). Without P2P, traffic is staged through host memory: a
-   GPU's port gives `staging_share`, and the islands below one switch share its uplink.
+   what the links carry inside it), one switch (its uplink), one socket (its link). Without P2P,
+   traffic is staged through host memory: a GPU's port gives `staging_share`, and the islands below
+   one switch share its uplink.
 
 PCIe alone, without any link, is a lower bound: a dying link must not make a set worth less than
-none would.
-
-Start-up cost: 1/B(M) = 1/B_inf + a * (16 MiB / M) (`topology.model.links.ModelConstants`).
-Source: facts measured on BandPilot's V100, A6000 and H100 nodes; `benchmarks fidelity` reports how
-far the value is off, by limit. A single GPU has no all-reduce: its value is 0.
-
-`set_value` values one set of any node; `topology.value.value_table` every mask of up to 16 GPUs at
-once.
+none would. Source: facts measured on BandPilot's V100, A6000 and H100 nodes; `benchmarks fidelity`
+reports how far the value is off, by limit. A single GPU has no all-reduce: its value is 0.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import IntEnum
-from importlib import import_module
+from functools import partial
 from typing import TYPE_CHECKING
 
-import numpy as np
+import networkx as nx
 
-from topology.model import (
-    DEFAULT_CONSTANTS,
-    FITTED_MESSAGE_BYTES,
-    MAX_TABLE_GPUS,
-    gpus_of,
-    islands_of,
-)
+from topology.model import DEFAULT_CONSTANTS, MAX_TABLE_GPUS
+from topology.value.limits import BOUND_DECIMALS, TIE_ORDER, Limit, switch_gain
+from topology.value.machine_graph import EdgeKind, Vertex
 from topology.value.ring_packing import MAX_PACKING_STEPS, pack_rings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from numpy.typing import NDArray
+    from collections.abc import Callable, Iterable, Iterator
 
     from topology.model import ModelConstants
-    from topology.value.capacity import Capacities
 
-__all__ = [
-    "BOUND_DECIMALS",
-    "STATED_ERROR",
-    "TIE_ORDER",
-    "Limit",
-    "SetValue",
-    "at_message_size",
-    "load_graph_library",
-    "set_value",
-    "socket_peers",
-    "start_up_cost",
-    "switch_gain",
-    "without_links",
-]
+__all__ = ["SetValue", "set_value"]
 
-
-class Limit(IntEnum):
-    """What limits a set: the best path that its members share, best first."""
-
-    NOTHING = 0
-    SWITCH = 1
-    RING = 2
-    RELAY = 3
-    PORT = 4
-    UPLINK = 5
-    SOCKET = 6
-
-
-STATED_ERROR = {
-    Limit.NOTHING: 0.0,
-    Limit.SWITCH: 0.12,
-    Limit.RING: 0.07,
-    Limit.RELAY: 0.21,
-    Limit.PORT: 0.13,
-    Limit.UPLINK: 0.42,
-    Limit.SOCKET: 0.42,
-}
-"""How far off the value may be, as a share, by what limits the set: the larger 90th percentile of
-the relative error over the measured nodes (`benchmarks fidelity`). No measured node is limited by a
-switch uplink; it takes the socket's. `min-bandwidth` is compared after subtracting this share."""
-
-
-TIE_ORDER = (
-    Limit.PORT,
-    Limit.UPLINK,
-    Limit.SOCKET,
-    Limit.SWITCH,
-    Limit.RING,
-    Limit.RELAY,
-    Limit.NOTHING,
-)
-"""Which of two equal bounds is reported: what islands carry inside comes after what joins them."""
-
-BOUND_DECIMALS = 9
-"""Cuts are compared in 1e-9 GB/s: the order in which floats are added must not decide."""
+_PAIR = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,168 +56,139 @@ class SetValue:
 
     value_gbytes_per_s: float
     limit: Limit
-    rings: int
-    cut: int
-
-
-def socket_peers(capacities: Capacities) -> list[int]:
-    """For each GPU the mask of the GPUs on its socket, itself included."""
-    peers = [0] * capacities.n
-    for group, _ in capacities.socket_groups:
-        for i in gpus_of(group):
-            peers[i] |= group
-    return peers
-
-
-def start_up_cost(limit: Limit, constants: ModelConstants = DEFAULT_CONSTANTS) -> float:
-    """The `a` of a kind of path, s/GB per 16 MiB."""
-    if limit is Limit.SWITCH:
-        return constants.switch_a
-    return constants.mesh_a if limit in {Limit.RING, Limit.RELAY} else constants.pcie_a
-
-
-def at_message_size(
-    value: NDArray[np.float64], latency: NDArray[np.float64], message_bytes: int
-) -> NDArray[np.float64]:
-    """B(M) from B_inf, both GB/s, by the start-up cost `latency` (s/GB, per 16 MiB)."""
-    scaled = latency * (FITTED_MESSAGE_BYTES / message_bytes)
-    return value / (1 + scaled * value)
-
-
-def switch_gain(constants: ModelConstants, k: int, *, reduces: bool) -> float:
-    """What the switch makes of the slowest port at set size k: 1 where it does not reduce."""
-    gains = constants.in_switch_gain
-    return gains[min(max(k, 2) - 2, len(gains) - 1)] if reduces else 1.0
+    rings: int = 0
+    cut: int = 0
 
 
 def set_value(
-    capacities: Capacities, mask: int, constants: ModelConstants = DEFAULT_CONSTANTS
+    graph: nx.Graph[Vertex], gpus: Iterable[int], constants: ModelConstants = DEFAULT_CONSTANTS
 ) -> SetValue:
-    """Value one set of a node of any size, B_inf in GB/s; the rules of this module, one by one.
+    """Value one set of a node of any size, B_inf in GB/s; `graph` is made with the same constants.
 
-    The tables follow the same rules for every mask at once; this is their definition, and what
-    nodes of more than 16 devices use. Bounded by `MAX_PACKING_STEPS` and O(k^3).
+    Bounded by `MAX_PACKING_STEPS` and O(k^3).
+
+    >>> from topology.recordings import load_recording
+    >>> from topology.value.machine_graph import machine_graph
+    >>> set_value(machine_graph(load_recording("dgx-1-v100")), (0, 1, 2, 3))
+    SetValue(value_gbytes_per_s=100.0, limit=<Limit.RING: 2>, rings=4, cut=4)
     """
-    if mask.bit_count() < 2:  # noqa: PLR2004 - nothing to reduce
-        return SetValue(0.0, Limit.NOTHING, 0, 0)
-    found = _linked_value(capacities, mask, constants)
-    if found is None:
-        found = _least(_tree_cuts(capacities, constants, mask))
-    if not capacities.fabrics and not any(capacities.adjacency[i] for i in gpus_of(mask)):
-        return found
-    alone = _least(_tree_cuts(without_links(capacities), constants, mask))
+    members = frozenset(gpus)
+    if len(members) < _PAIR:
+        return SetValue(0.0, Limit.NOTHING)
+    # A set of a large node is rated for itself: it gets a part of the steps, which is still more
+    # than any recorded mesh of eight GPUs takes.
+    max_steps = MAX_PACKING_STEPS // (1 if MAX_TABLE_GPUS not in graph else 200)
+    carried = partial(_over_links, constants=constants, max_steps=max_steps)
+    links = _links_between(graph, members)
+    found = carried(links) or _least(_tree_cuts(graph, links, carried))
+    bare: nx.Graph[Vertex] = nx.Graph()
+    bare.add_nodes_from(members)
+    alone = _least(_tree_cuts(graph, bare, carried))
     if alone.value_gbytes_per_s > found.value_gbytes_per_s:
-        return SetValue(alone.value_gbytes_per_s, alone.limit, found.rings, found.cut)
+        return replace(found, value_gbytes_per_s=alone.value_gbytes_per_s, limit=alone.limit)
     return found
 
 
-def without_links(capacities: Capacities) -> Capacities:
-    """The same node as PCIe alone would carry it."""
-    nothing = tuple((0,) * capacities.n for _ in range(capacities.n))
-    return replace(capacities, units=nothing, adjacency=(0,) * capacities.n, fabrics=())
+def _links_between(graph: nx.Graph[Vertex], gpus: frozenset[int]) -> nx.Graph[Vertex]:
+    """The accelerator links inside a set: between its GPUs, and from them to fabrics."""
+    links: nx.Graph[Vertex] = nx.Graph()
+    links.add_nodes_from(gpus)
+    for gpu, other, edge in graph.edges(gpus, data=True):
+        if edge["kind"] is EdgeKind.LINK and (other in gpus or isinstance(other, str)):
+            links.add_node(other, **graph.nodes[other])
+            links.add_edge(gpu, other, **edge)
+    return links
+
+
+def _gpus(vertices: Iterable[Vertex]) -> frozenset[int]:
+    return frozenset(vertex for vertex in vertices if isinstance(vertex, int))
+
+
+def _islands(links: nx.Graph[Vertex], gpus: frozenset[int]) -> list[frozenset[int]]:
+    """The parts of a set that links inside it connect, directly or over a fabric."""
+    inside = links.subgraph([v for v in links if v in gpus or isinstance(v, str)])
+    parts = (_gpus(part) for part in nx.connected_components(inside))
+    return [part for part in parts if part]
+
+
+def _over_links(
+    links: nx.Graph[Vertex], *, constants: ModelConstants, max_steps: int
+) -> SetValue | None:
+    """Rules 1 and 2; None where links do not connect the set, or it is one GPU."""
+    members = _gpus(links)
+    if len(members) < _PAIR:
+        return None
+    for fabric in set(links) - members:
+        if members <= set(links[fabric]):
+            slowest = min(links.edges[fabric, gpu]["gbytes_per_s"] for gpu in members)
+            reduces = links.nodes[fabric]["reduces"]
+            return SetValue(
+                slowest * switch_gain(constants, len(members), reduces=reduces), Limit.SWITCH
+            )
+    direct = links.subgraph(members)
+    if not nx.is_connected(direct):
+        return None
+    _, _, one = next(iter(direct.edges(data=True)))
+    cut = int(nx.stoer_wagner(direct, weight="links")[0])
+    if len(members) == _PAIR:
+        rings = cut
+    else:
+        units = [
+            [direct.edges[i, j]["links"] if j in direct[i] else 0 for j in sorted(members)]
+            for i in sorted(members)
+        ]
+        rings = 2 * pack_rings(units, cut // 2, max_steps=max_steps)
+    relayed = constants.relay_share * (cut - (rings > 0))
+    kind = Limit.RING if rings >= relayed else Limit.RELAY
+    return SetValue(one["gbytes_per_s"] / one["links"] * max(rings, relayed), kind, rings, cut)
 
 
 def _least(cuts: Iterable[tuple[float, Limit]]) -> SetValue:
     """The least cut; of equal ones the kind that stands first in `TIE_ORDER`."""
-    value, kind = min(
-        ((round(carried, BOUND_DECIMALS), kind) for carried, kind in cuts),
-        key=lambda found: (found[0], TIE_ORDER.index(found[1])),
+    return min(
+        (SetValue(round(carried, BOUND_DECIMALS), kind) for carried, kind in cuts),
+        key=lambda found: (found.value_gbytes_per_s, TIE_ORDER.index(found.limit)),
     )
-    return SetValue(value, kind, 0, 0)
-
-
-def _linked_value(capacities: Capacities, mask: int, constants: ModelConstants) -> SetValue | None:
-    """Rules 1 and 2; None where links do not connect the set, or it is one GPU."""
-    members = gpus_of(mask)
-    if len(members) < 2:  # noqa: PLR2004 - nothing to reduce
-        return None
-    for fabric in capacities.fabrics:
-        if mask & ~fabric.members == 0:
-            gain = switch_gain(constants, len(members), reduces=fabric.reduces)
-            slowest = min(fabric.port_gbytes_per_s[i] for i in members)
-            return SetValue(slowest * gain, Limit.SWITCH, 0, 0)
-    if len(islands_of(capacities.adjacency, mask)) > 1:
-        return None
-    units = [[capacities.units[i][j] for j in members] for i in members]
-    cut = _cut_of(units)
-    if not cut:
-        return None
-    # A set of a large node is rated for itself: it gets a part of the steps, which is still more
-    # than any recorded mesh of eight GPUs takes.
-    steps = MAX_PACKING_STEPS // (1 if capacities.n <= MAX_TABLE_GPUS else 200)
-    packed = pack_rings(units, cut // 2, max_steps=steps)
-    rings = cut if len(members) == 2 else 2 * packed  # noqa: PLR2004
-    relayed = constants.relay_share * (cut - (rings > 0))
-    kind = Limit.RING if rings >= relayed else Limit.RELAY
-    return SetValue(capacities.unit_gbytes_per_s * max(rings, relayed), kind, rings, cut)
-
-
-def load_graph_library() -> None:
-    """Import what `set_value` needs and this module does not import, so that no set waits for it.
-
-    A node's agent rates no set here, and the library would be a tenth of its memory.
-    """
-    import_module("networkx")
-
-
-def _cut_of(units: list[list[int]]) -> int:
-    """Minimum cut of a multigraph of any size; 0 where it is not connected."""
-    import networkx as nx  # noqa: PLC0415 - `load_graph_library`
-
-    graph: nx.Graph[int] = nx.Graph()
-    graph.add_nodes_from(range(len(units)))
-    for i, row in enumerate(units):
-        graph.add_weighted_edges_from((i, j, u) for j, u in enumerate(row[:i]) if u)
-    if not nx.is_connected(graph):
-        return 0
-    return int(nx.stoer_wagner(graph)[0])
 
 
 def _tree_cuts(
-    capacities: Capacities, constants: ModelConstants, mask: int
+    graph: nx.Graph[Vertex],
+    links: nx.Graph[Vertex],
+    carried: Callable[[nx.Graph[Vertex]], SetValue | None],
 ) -> Iterator[tuple[float, Limit]]:
-    """The PCIe cuts of one set (rule 3), each with its kind, in the order of the tables."""
-    share = 1.0 if capacities.is_p2p else constants.staging_share
-    ports = [share * port for port in capacities.port_gbytes_per_s]
-    for i in gpus_of(mask):
-        yield ports[i] + _crossing(capacities, 1 << i, mask), Limit.PORT
-    islands = islands_of(capacities.adjacency, mask)
-    if len(islands) > 1:
-        peers = socket_peers(capacities)
-        for island in islands:
-            yield sum(ports[i] for i in gpus_of(island)), Limit.PORT
-            is_alone = not any(peers[i] & mask & ~island for i in gpus_of(island))
-            yield from _island_cuts(capacities, constants, island, is_alone=is_alone)
-    for group, uplink in capacities.switch_groups:
-        if capacities.is_p2p:
-            if mask & group and mask & ~group:
-                yield uplink + _crossing(capacities, group, mask), Limit.UPLINK
-        elif (below := len(islands_of(capacities.adjacency, mask & group))) > 1:
-            yield uplink * share / below, Limit.UPLINK
-    for group, socket in capacities.socket_groups:
-        if mask & group and mask & ~group:
-            yield socket + _crossing(capacities, group, mask), Limit.SOCKET
+    """The PCIe cuts of one set (rule 3), each with its kind."""
+    members = _gpus(links)
+    islands = _islands(links, members)
+    tree = [edge for *_, edge in graph.edges(data=True) if "below" in edge]
+    sockets = [edge for edge in tree if edge["kind"] is EdgeKind.SOCKET]
+    for edge in tree:
+        inner, rate = members & edge["below"], edge["gbytes_per_s"]
+        if edge["kind"] is EdgeKind.STAGED:
+            if (sharing := len(_islands(links, inner))) > 1:
+                yield rate / sharing, Limit.UPLINK
+        elif inner and inner < members:
+            yield rate + _crossing(links, inner), Limit[edge["kind"].name]
+    if len(islands) == 1:
+        return
+    for island in islands:
+        ports = (e for e in tree if e["kind"] is EdgeKind.PORT and e["below"] <= island)
+        yield sum(port["gbytes_per_s"] for port in ports), Limit.PORT
+        # Where the island has its sockets for itself, its PCIe leads over a socket's link.
+        if not any(
+            edge["below"] & island and edge["below"] & (members - island) for edge in sockets
+        ):
+            yield min(edge["gbytes_per_s"] for edge in sockets), Limit.SOCKET
+        inside = carried(_links_between(graph, island))
+        if inside is not None:
+            yield inside.value_gbytes_per_s, inside.limit
 
 
-def _island_cuts(
-    capacities: Capacities, constants: ModelConstants, island: int, *, is_alone: bool
-) -> Iterator[tuple[float, Limit]]:
-    """The socket link that an island's PCIe leads over, and what its links carry inside.
-
-    `is_alone`: the set has no GPU outside of the island on the island's sockets.
-    """
-    if is_alone:
-        yield min((rate for _, rate in capacities.socket_groups), default=np.inf), Limit.SOCKET
-    inside = _linked_value(capacities, island, constants)
-    if inside is not None:
-        yield inside.value_gbytes_per_s, inside.limit
-
-
-def _crossing(capacities: Capacities, group: int, mask: int) -> float:
-    inner, outer = gpus_of(mask & group), gpus_of(mask & ~group)
-    unit = capacities.unit_gbytes_per_s
-    total = sum(unit * capacities.units[i][j] for i in inner for j in outer)
-    for fabric in capacities.fabrics:
-        port = fabric.port_gbytes_per_s
-        total += min(sum(port[i] for i in inner), sum(port[j] for j in outer))
-    return total
+def _crossing(links: nx.Graph[Vertex], inner: frozenset[int]) -> float:
+    """What links carry between a part of a set and the rest of it, GB/s."""
+    outer = _gpus(links) - inner
+    carried = nx.cut_size(links, inner, outer, weight="gbytes_per_s")
+    for fabric in set(links) - inner - outer:
+        carried += min(
+            nx.cut_size(links, {fabric}, side, weight="gbytes_per_s") for side in (inner, outer)
+        )
+    return carried

@@ -1,8 +1,8 @@
 """The value of every set of a node of up to 16 GPUs, all at once.
 
 What it answers: what `topology.value.set_value.set_value` says of one set, for all 2**n masks as
-arrays. The rules and their sources stand there; tests/unit/topology/value/test_set_value.py holds
-the two against each other. It ranks nothing.
+arrays. The rules and their sources stand there; tests/unit/topology/value/test_value_table.py
+holds the two against each other. It ranks nothing.
 
 Method: tables over masks grow by doubling (the masks with highest member i come from those below);
 minimum cuts and closed rings come from `topology.value.ring_packing`, and only sets whose cut
@@ -14,24 +14,16 @@ packing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from topology.model import DEFAULT_CONSTANTS, gpus_of
+from topology.value.limits import BOUND_DECIMALS, TIE_ORDER, Limit, start_up_cost, switch_gain
 from topology.value.masks import mask_index
 from topology.value.ring_packing import closed_ring_ends, minimum_cuts, pack_rings
-from topology.value.set_value import (
-    BOUND_DECIMALS,
-    TIE_ORDER,
-    Limit,
-    socket_peers,
-    start_up_cost,
-    switch_gain,
-    without_links,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,8 +46,7 @@ class ValueTable:
     """Every mask of n GPUs: arrays of length 2**n indexed by mask.
 
     `value` float64 GB/s without start-up cost (B_inf; 0 for fewer than two members), `latency`
-    float64 s/GB (the `a` of its kind of path), `limit` int8 (`Limit`), `rings` and `cut` int16,
-    `is_linked` bool: accelerator links (direct, or one up fabric) connect the members.
+    float64 s/GB (the `a` of its kind of path), `limit` int8 (`Limit`), `rings` and `cut` int16.
     """
 
     value: NDArray[np.float64]
@@ -63,7 +54,6 @@ class ValueTable:
     limit: NDArray[np.int8]
     rings: NDArray[np.int16]
     cut: NDArray[np.int16]
-    is_linked: NDArray[np.bool_]
 
 
 def value_table(
@@ -80,13 +70,13 @@ def value_table(
     value = np.where(is_linked, linked.value, tree.value)
     limit = np.where(is_linked, linked.limit, tree.limit)
     if _can_pcie_win(capacities, constants, linked.value):
-        alone = _tree_values(without_links(capacities), constants, _nothing(n))
+        alone = _tree_values(_without_links(capacities), constants, _nothing(n))
         wins = alone.value > value
         value, limit = np.where(wins, alone.value, value), np.where(wins, alone.limit, limit)
     single = mask_index(n).size < 2  # noqa: PLR2004 - a pair
-    value[single], limit[single], is_linked[single] = 0.0, Limit.NOTHING, True
+    value[single], limit[single] = 0.0, Limit.NOTHING
     latency = np.array([start_up_cost(kind, constants) for kind in Limit])[limit]
-    return ValueTable(value, latency, limit, rings, cut, is_linked)
+    return ValueTable(value, latency, limit, rings, cut)
 
 
 _TIE_RANKS = np.array([TIE_ORDER.index(kind) for kind in Limit])
@@ -147,6 +137,18 @@ def _can_pcie_win(
     """Whether the widest port carries more than the worst set that links connect."""
     share = 1.0 if capacities.is_p2p else constants.staging_share
     return share * max(capacities.port_gbytes_per_s) > float(linked.min())
+
+
+def _without_links(capacities: Capacities) -> Capacities:
+    """The same node as PCIe alone would carry it."""
+    nothing = tuple((0,) * capacities.n for _ in range(capacities.n))
+    return replace(capacities, units=nothing, adjacency=(0,) * capacities.n, fabrics=())
+
+
+def _socket_peers(capacities: Capacities) -> list[int]:
+    """For each GPU the mask of the GPUs on its socket, itself included."""
+    groups = [group for group, _ in capacities.socket_groups]
+    return [next(g for g in groups if g >> i & 1) for i in range(capacities.n)]
 
 
 def _joined(capacities: Capacities) -> list[int]:
@@ -212,7 +214,7 @@ def _tree_values(capacities: Capacities, constants: ModelConstants, linked: _Bou
         own = masks[masks >> i & 1 == 1]
         tree.lower(own, ports[i] + cuts.crossing(1 << i, own), Limit.PORT)
     port_sums = _subset_sums(ports)
-    sockets = _subset_unions(socket_peers(capacities))
+    sockets = _subset_unions(_socket_peers(capacities))
     between = min((rate for _, rate in capacities.socket_groups), default=np.inf)
     rest, owner = masks, masks
     while len(rest):

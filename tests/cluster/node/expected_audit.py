@@ -20,10 +20,10 @@ from topology.model import (
     REFERENCE_MESSAGE_BYTES,
     LinkKind,
     PcieLevel,
-    mask_of,
 )
 from topology.recordings import load_recording
-from topology.value import node_capacities, start_up_cost
+from topology.value import start_up_cost
+from topology.value.machine_graph import machine_graph
 from topology.value.set_value import SetValue, set_value
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class ExpectedNode:
         self.n_gpus = self._topology.n_gpus
         self.name = f"{self.n_gpus}x {self._topology.gpus[0].model}"
         """What a report calls the machine type."""
-        self._capacities = node_capacities(self._topology)
+        self._graph = machine_graph(self._topology)
         self.held = {holder: frozenset(gpus) for holder, gpus in held.items()}
         self.free = frozenset(range(self.n_gpus)).difference(*self.held.values())
         self.several = {holder: own for holder, own in self.held.items() if len(own) > 1}
@@ -120,7 +120,7 @@ class ExpectedNode:
         return 0 if near else len(self.free)
 
     def _set_value(self, gpus: _Set) -> SetValue:
-        return set_value(self._capacities, mask_of(gpus))
+        return set_value(self._graph, gpus)
 
     def _best(self, pool: Iterable[int], size: int) -> float:
         return max(self.worth(chosen) for chosen in combinations(pool, size))

@@ -90,11 +90,12 @@ def test_containers_are_chosen_together(
 ) -> None:
     """The worst container falls short as little as can be; then the union leaves most behind."""
     n = topology.n_gpus
-    reference = BruteForce(topology)
+    tables = build_tables(topology)
+    reference = BruteForce(tables)
     sizes = [rng.randint(1, 3) for _ in range(rng.randint(2, 3))]
     available = rng.randrange(1, 1 << n) | rng.randrange(1, 1 << n)
     found = fit_pod(
-        build_tables(topology),
+        tables,
         available=available,
         requests=_pod(*((size, APP) for size in sizes)),
         policy=policy,

@@ -10,21 +10,33 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import topology.select.large_machine
+import topology.value.set_value
 from tests.examples import up_to
 from tests.machine_strategies import build_machine_by_hand, policies
-from topology.annotations import Affinity, NicRule, PlacementPolicy, Strength
+from topology.annotations import DEFAULT_POLICY, Affinity, NicRule, PlacementPolicy, Strength
 from topology.model import UNKNOWN_LINK, Nic, PcieLevel, SwitchFabric
-from topology.select import Selected, Unfit, UnfitReason, select_set
+from topology.select import (
+    Criterion,
+    Selected,
+    Unfit,
+    UnfitReason,
+    find_runner_up,
+    select_set,
+)
 from topology.select.large_machine import LargeMachine, large_machine
-from topology.value import Demand, mask_of
+from topology.select.outcome import SetRequest
+from topology.select.selection import describe_set, qualifying_sets
+from topology.value import Demand, gpus_of, mask_of
+from topology.value.machine_graph import machine_graph
 from topology.value.set_value import set_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    import networkx as nx
+
     from topology.model import NodeTopology
-    from topology.value import Capacities
+    from topology.value.machine_graph import Vertex
     from topology.value.set_value import SetValue
 
 V100, A100 = "Tesla V100-SXM2-32GB", "NVIDIA A100-SXM4-40GB"
@@ -159,17 +171,32 @@ def test_uneven_machines_are_recognised(topology: NodeTopology, is_even: bool) -
     assert large_machine(topology).is_even is is_even
 
 
-@pytest.mark.parametrize("name", [name for name in MACHINES if _machine(name).is_even])
+EVEN = {
+    **{name: one for name, one in MACHINES.items() if _machine(name).is_even},
+    "20 GPUs without P2P below one switch": build_machine_by_hand(
+        20, far=PcieLevel.PXB, models=["NVIDIA GeForce RTX 4090"] * 20
+    ),
+    "18 sockets": build_machine_by_hand(18, far=PcieLevel.SYS),
+}
+
+
+@pytest.mark.parametrize("name", EVEN)
 @pytest.mark.parametrize("size", [2, 3, 9])
 def test_on_an_even_machine_every_set_has_the_same_value(name: str, size: int) -> None:
-    """This is what makes packing exact there."""
-    machine = _machine(name)
+    """This is what makes packing exact there, and its value known without a graph."""
+    machine = large_machine(EVEN[name])
     n = machine.n_gpus
+    assert machine.is_even
     spread = [
         mask_of((start + step * k) % n for k in range(size)) for start in (0, 5) for step in (1, 7)
     ]
-    values = {set_value(machine.capacities, mask).value_gbytes_per_s for mask in spread}
+    graph = machine_graph(EVEN[name])
+    values = {set_value(graph, gpus_of(mask)) for mask in spread}
     assert len(values) == 1
+    (found,) = values
+    value, limit = machine.b_inf(spread[0])
+    assert value == pytest.approx(found.value_gbytes_per_s)
+    assert limit is found.limit
     assert _select(machine, size).loss == 0
 
 
@@ -264,11 +291,11 @@ def test_few_sets_are_rated(monkeypatch: pytest.MonkeyPatch) -> None:
     """One of each part that is looked at, and one of the empty machine: work, not time."""
     rated: list[int] = []
 
-    def noted(capacities: Capacities, mask: int) -> SetValue:
-        rated.append(mask)
-        return set_value(capacities, mask)
+    def noted(graph: nx.Graph[Vertex], gpus: Iterable[int]) -> SetValue:
+        rated.append(mask_of(gpus))
+        return set_value(graph, gpus)
 
-    monkeypatch.setattr(topology.select.large_machine, "set_value", noted)
+    monkeypatch.setattr(topology.value.set_value, "set_value", noted)
     machine = large_machine(_mesh())
     _select(machine, 6, policy=PlacementPolicy(affinity=Affinity.NUMA))
     assert 0 < len(rated) <= 4
@@ -279,7 +306,7 @@ def test_few_sets_are_rated(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_result_lies_inside_and_holds_what_it_must(
     data: st.DataObject, name: str, policy: PlacementPolicy
 ) -> None:
-    """Same contract as up to 16."""
+    """Same contract as up to 16; the next sets are no better in what the pod wishes first."""
     machine = _machine(name)
     available = data.draw(st.integers(1, machine.all_gpus))
     must = data.draw(st.sets(st.integers(0, machine.n_gpus - 1), max_size=3))
@@ -292,13 +319,19 @@ def test_a_result_lies_inside_and_holds_what_it_must(
     if isinstance(found, Unfit):
         assert found.detail
         return
-    assert found.mask & ~available == 0
-    assert must_include & ~found.mask == 0
-    assert len(found.gpus) == size
-    assert found.satisfies_affinity or policy.strength is Strength.PREFERRED
-    assert policy.nic is not NicRule.REQUIRED or found.mask & machine.near_rdma
-    models = {machine.topology.gpus[gpu].model for gpu in found.gpus}
-    assert len(models) == 1 or policy.affinity is Affinity.NONE
+    ranked = list(qualifying_sets(machine, SetRequest(available, size, must_include, policy)))
+    assert ranked[0] == found.mask
+    assert len(set(ranked)) == len(ranked)
+    for mask in ranked:
+        assert mask & ~available == 0
+        assert must_include & ~mask == 0
+        assert mask.bit_count() == size
+        one = describe_set(machine, mask, available=available, policy=policy)
+        assert one.satisfies_affinity or policy.strength is Strength.PREFERRED
+        assert policy.nic is not NicRule.REQUIRED or mask & machine.near_rdma
+        assert one.satisfies_affinity <= found.satisfies_affinity
+        models = {machine.topology.gpus[gpu].model for gpu in one.gpus}
+        assert len(models) == 1 or policy.affinity is Affinity.NONE
     assert found == select_set(
         large_machine(MACHINES[name]) if machine.is_even else machine,
         available=available,
@@ -565,3 +598,65 @@ def test_what_is_left_behind_counts_whole_sets(demand: Demand, size: int, cost: 
     """Exact on an even machine: P_d is floor(free / d)."""
     machine = large_machine(MACHINES["56 MIG slices"], demand)
     assert _select(machine, size).remainder_cost_gpus == pytest.approx(cost)
+
+
+WISHES = PlacementPolicy(affinity=Affinity.NVLINK, nic=NicRule.PREFERRED)
+
+
+@pytest.mark.parametrize(
+    ("name", "free", "size", "policy", "expected", "criterion"),
+    [
+        pytest.param(
+            "56 MIG slices", range(56), 3, "any", (0, 1, 3), "packing", id="a slice beside"
+        ),
+        pytest.param(
+            "72 GPUs on one fabric", range(72), 4, "any", (4, 5, 6, 7), "packing", id="another tray"
+        ),
+        pytest.param(
+            "72 GPUs on one fabric", (0, 70), 1, "wishes", (0,), "nic", id="without a NIC"
+        ),
+        pytest.param("mesh of 32", (0, 1, 9), 2, "wishes", (0, 9), "affinity", id="unlinked"),
+        pytest.param("mesh of 32", (0, 1, 16, 17), 2, "any", (0, 1), "value", id="a narrow ring"),
+    ],
+)
+def test_the_first_difference_to_the_runner_up_decides(
+    name: str,
+    free: Iterable[int],
+    size: int,
+    policy: str,
+    expected: tuple[int, ...],
+    criterion: str,
+) -> None:
+    """Wishes, then the value, then which groups are filled."""
+    machine = _machine(name)
+    found = find_runner_up(
+        machine,
+        available=mask_of(free),
+        size=size,
+        policy=WISHES if policy == "wishes" else DEFAULT_POLICY,
+    )
+    assert found is not None
+    assert (found.gpus, found.decided_by) == (expected, Criterion(criterion))
+    assert (found.figures is not None) is (criterion == "value")
+
+
+@pytest.mark.parametrize(
+    ("name", "n_free"),
+    [("56 MIG slices", 4), ("mesh of 32", 4), ("mesh of 32", 3)],
+    ids=["even", "uneven", "unfit"],
+)
+def test_a_single_set_has_no_runner_up(name: str, n_free: int) -> None:
+    """All free GPUs, or fewer than requested."""
+    assert find_runner_up(_machine(name), available=(1 << n_free) - 1, size=4) is None
+
+
+def test_only_the_best_set_has_a_next_one_here() -> None:
+    """The search compares sets with the best one, and with no other."""
+    machine = _machine("56 MIG slices")
+    best = select_set(machine, available=machine.all_gpus, size=2)
+    assert isinstance(best, Selected)
+    free = machine.all_gpus
+    found = find_runner_up(machine, available=free, size=2, chosen=best.mask)
+    assert found == find_runner_up(machine, available=free, size=2)
+    other = 1 << 3 | 1 << 40
+    assert find_runner_up(machine, available=free, size=2, chosen=other) is None

@@ -17,34 +17,6 @@ POLICIES = (
 )
 
 
-@pytest.mark.parametrize("policy", POLICIES, ids=["any", "wishes", "remainder first"])
-@pytest.mark.parametrize("name", MACHINES)
-def test_the_chosen_set_is_preferred_to_its_runner_up(name, policy):
-    """Of the two alone, and of all free GPUs without a GPU of the chosen set, `select_set` says so.
-
-    The runner-up is the best of the sets that lack some GPU of the chosen one.
-    """
-    tables = build_tables(load_recording(name))
-    for size in (1, 2, 3):
-        for taken in combinations(range(tables.n_gpus), 2):
-            free = tables.all_gpus & ~mask_of(taken)
-            best = select_set(tables, available=free, size=size, policy=policy)
-            found = find_runner_up(tables, available=free, size=size, policy=policy)
-            assert isinstance(best, Selected)
-            assert found is not None
-            assert found.gpus != best.gpus
-            assert len(found.gpus) == size
-            own = mask_of(found.gpus)
-            lacking = [
-                select_set(
-                    tables, available=free & ~(1 << g), beside=1 << g, size=size, policy=policy
-                )
-                for g in best.gpus
-            ]
-            assert found.gpus in [one.gpus for one in lacking if isinstance(one, Selected)]
-            assert own & ~free == 0
-
-
 @pytest.mark.parametrize(
     ("name", "free", "size", "policy", "criterion"),
     [

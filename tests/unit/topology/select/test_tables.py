@@ -33,7 +33,8 @@ V100, H100 = "Tesla V100-SXM2-32GB", "NVIDIA H100 PCIe"
 @settings(max_examples=up_to(25))
 def test_every_column_is_what_the_definition_says(topology: NodeTopology) -> None:
     """One row of a table and one set described by itself are the same."""
-    tables, reference = build_tables(topology), BruteForce(topology)
+    tables = build_tables(topology)
+    reference = BruteForce(tables)
     for size in range(1, topology.n_gpus + 1):
         every = reference.facts(size)
         for gpus, facts in every.items():

@@ -17,7 +17,7 @@ from topology.model import (
     PcieLevel,
     SwitchFabric,
 )
-from topology.value import gpus_of, mask_of, node_capacities
+from topology.value import mask_of, node_capacities
 from topology.value.capacity import MAX_UNITS
 
 V100 = Gpu(model="Tesla V100-SXM2-32GB")
@@ -157,70 +157,7 @@ def test_a_fabric_of_one_member_joins_no_gpus():
     assert capacities.adjacency == (0, 0)
 
 
-PIX, PXB, PHB, NODE, SYS = (
-    PcieLevel.PIX,
-    PcieLevel.PXB,
-    PcieLevel.PHB,
-    PcieLevel.NODE,
-    PcieLevel.SYS,
-)
-
-
-@pytest.mark.parametrize(
-    ("levels", "numa", "switches", "sockets"),
-    [
-        pytest.param(
-            {(0, 1): PIX, (2, 3): PIX, "else": SYS},
-            [None] * 4,
-            [(0, 1), (2, 3)],
-            [(0, 1), (2, 3)],
-            id="two switches on two sockets",
-        ),
-        pytest.param(
-            {(0, 1): PIX, (2, 3): PIX, "else": PXB},
-            [None] * 4,
-            [(0, 1), (2, 3), (0, 1, 2, 3)],
-            [(0, 1, 2, 3)],
-            id="a switch above two switches",
-        ),
-        pytest.param(
-            {"else": PIX}, [None] * 4, [(0, 1, 2, 3)], [(0, 1, 2, 3)], id="one switch, named once"
-        ),
-        pytest.param(
-            {(0, 1): PHB, (2, 3): NODE, "else": SYS},
-            [None] * 4,
-            [],
-            [(0, 1), (2, 3)],
-            id="host bridges share a socket, no switch",
-        ),
-        pytest.param(
-            {(0, 1): PIX, (1, 2): PIX, "else": PcieLevel.UNKNOWN},
-            [None] * 4,
-            [(0, 1, 2)],
-            [(0, 1, 2), (3,)],
-            id="an unknown level is bounded by the known ones around it",
-        ),
-        pytest.param(
-            {"else": PcieLevel.UNKNOWN},
-            [0, 0, 1, None],
-            [],
-            [(0, 1), (2,), (3,)],
-            id="PCIe unknown, NUMA known",
-        ),
-        pytest.param(
-            {"else": SYS}, [0, 0, 1, 1], [], [(0, 1), (2, 3)], id="NUMA equal though PCIe says SYS"
-        ),
-        pytest.param(
-            {"else": NODE}, [0, 1, 0, 1], [], [(0, 1, 2, 3)], id="two NUMA nodes, one socket"
-        ),
-    ],
-)
-def test_pcie_groups(levels, numa, switches, sockets):
-    """Switch uplinks and socket links are shared by exactly these GPUs."""
-    gpus = [Gpu(numa_node=node) for node in numa]
-    capacities = node_capacities(machine(gpus, levels=levels))
-    assert [gpus_of(group) for group, _ in capacities.switch_groups] == switches
-    assert [gpus_of(group) for group, _ in capacities.socket_groups] == sockets
+PIX, SYS = PcieLevel.PIX, PcieLevel.SYS
 
 
 def test_an_uplink_is_as_fast_as_the_slowest_port_below_it():

@@ -3,11 +3,9 @@
 from functools import cache
 from itertools import pairwise, permutations
 
-import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests.examples import up_to
 from tests.strategies import link_counts
@@ -167,24 +165,6 @@ def test_cut_of_every_set_equals_every_way_to_part_it(units):
     masks = wide_masks(len(units))
     cuts = minimum_cuts(np.array(units), masks)
     assert cuts.tolist() == [cut_of_parts(units, mask) for mask in masks.tolist()]
-
-
-@settings(max_examples=up_to(15))
-@given(link_counts(min_gpus=9, max_gpus=16, counts=[0, 0, 0, 1, 2, 120]), st.data())
-def test_cut_equals_networkx_above_eight(units, data):
-    """Compare with another implementation where bipartitions are too many, beyond one batch."""
-    n = len(units)
-    some = data.draw(st.lists(st.integers(3, (1 << n) - 1), min_size=1, max_size=12))
-    masks = [mask for mask in some if mask.bit_count() > 1]
-    cuts = minimum_cuts(np.array(units), np.array(masks, dtype=np.int64)).tolist()
-    for mask, cut in zip(masks, cuts, strict=True):
-        graph: nx.Graph[int] = nx.Graph()
-        graph.add_nodes_from(gpus_of(mask))
-        graph.add_weighted_edges_from(
-            (i, j, units[i][j]) for i in graph for j in graph if i < j and units[i][j]
-        )
-        connected = nx.is_connected(graph)
-        assert cut == (nx.stoer_wagner(graph)[0] if connected else 0)
 
 
 def test_widest_cut_fits_the_tables():

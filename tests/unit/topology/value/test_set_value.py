@@ -23,12 +23,13 @@ from topology.value import (
     STATED_ERROR,
     Limit,
     at_message_size,
-    islands_of,
+    gpus_of,
     mask_of,
-    node_capacities,
     start_up_cost,
+    switch_gain,
 )
-from topology.value.set_value import SetValue, set_value, socket_peers, switch_gain
+from topology.value.machine_graph import machine_graph
+from topology.value.set_value import SetValue, set_value
 
 MIB = 1 << 20
 V100 = Gpu(model="Tesla V100-SXM2-32GB")
@@ -39,6 +40,11 @@ PIX, PXB, SYS = PcieLevel.PIX, PcieLevel.PXB, PcieLevel.SYS
 
 BANDPILOT = 16 * MIB
 """Message size of the node measurements of SusCom-Lab/BandPilot@de4dd93."""
+
+
+def value_of(topology, mask):
+    """Value a set, given as a mask, by the definition."""
+    return set_value(machine_graph(topology), gpus_of(mask))
 
 
 def value_at(found, message_bytes):
@@ -82,17 +88,17 @@ def test_values_meet_what_was_measured(recording, gpus, message_bytes, measured,
         gpus = (0, next(j for j in range(8) if topology.links[0][j].is_up))
     elif gpus == "switch":
         gpus = (0, topology.pcie[0].index(PXB))
-    found = set_value(node_capacities(topology), mask_of(gpus))
+    found = value_of(topology, mask_of(gpus))
     assert found.limit is limit
     assert value_at(found, message_bytes) == pytest.approx(measured, rel=0.10)
 
 
 def test_a_closed_ring_of_five_beats_a_quad_and_one():
     """More links in sum, yet less: 36 GB/s against 42.7 measured (BandPilot V100)."""
-    capacities = node_capacities(load_recording("dgx-1-v100"))
-    quad_and_one = set_value(capacities, mask_of((0, 1, 2, 3, 4)))
+    machine = load_recording("dgx-1-v100")
+    quad_and_one = value_of(machine, mask_of((0, 1, 2, 3, 4)))
     closed = max(
-        (set_value(capacities, mask) for mask in range(256) if mask.bit_count() == 5),
+        (value_of(machine, mask) for mask in range(256) if mask.bit_count() == 5),
         key=lambda found: found.value_gbytes_per_s,
     )
     assert quad_and_one.limit is Limit.RELAY
@@ -105,7 +111,7 @@ def test_a_quad_of_two_bridges_beats_its_slowest_edge():
     links = {(0, 1): NVLINK(4), (2, 3): NVLINK(4)}
     a6000 = Gpu(model="NVIDIA RTX A6000", numa_node=0)
     quad = machine([a6000] * 4, links=links, levels={"else": PXB})
-    found = set_value(node_capacities(quad), 0b1111)
+    found = value_of(quad, 0b1111)
     assert found == SetValue(48.0, Limit.PORT, 0, 0)
 
 
@@ -113,7 +119,7 @@ def test_sharing_a_switch_uplink_inverts_the_order_without_p2p():
     """RTX 4090 measure 10.7 GB/s across sockets and 5.4 under one switch (BandPilot 4090)."""
     rtx = Gpu(model="NVIDIA GeForce RTX 4090")
     node = machine([rtx] * 3, levels={(0, 1): PIX, "else": SYS}, cpu=CpuPlatform.AMD)
-    near, far = (set_value(node_capacities(node), mask) for mask in (0b011, 0b101))
+    near, far = (value_of(node, mask) for mask in (0b011, 0b101))
     assert (near.limit, far.limit) == (Limit.UPLINK, Limit.PORT)
     assert near.value_gbytes_per_s == pytest.approx(5.4, rel=0.10)
     assert far.value_gbytes_per_s == pytest.approx(10.8, rel=0.10)
@@ -213,7 +219,7 @@ def test_sharing_a_switch_uplink_inverts_the_order_without_p2p():
 )
 def test_each_rule_on_a_small_machine(node, mask, expected):
     """Pin the figure, what limits the set, the rings and the cut."""
-    found = set_value(node_capacities(node), mask)
+    found = value_of(node, mask)
     assert found.value_gbytes_per_s == pytest.approx(expected.value_gbytes_per_s)
     assert (found.limit, found.rings, found.cut) == (expected.limit, expected.rings, expected.cut)
 
@@ -222,7 +228,7 @@ def test_links_help_the_pcie_tree_across_a_cut():
     """Three sets of links that do not connect the set still carry traffic beside PCIe."""
     fabric = Fabric(((0, 4), (1, 4)))
     node = machine([A100] * 3, fabrics=[fabric], links={(1, 2): NVLINK(1)}, levels={"else": PXB})
-    found = set_value(node_capacities(node), 0b111)
+    found = value_of(node, 0b111)
     # GPU 2: its port and one NVLink; GPU 0 has 24 + 80, GPU 1 more.
     assert found == SetValue(24.0 + 20.0, Limit.PORT, 0, 0)
 
@@ -231,9 +237,7 @@ def test_a_narrow_link_that_closes_a_wide_chain_does_no_harm():
     """Relaying through a chain of 18 links goes on when one more link closes it to a ring."""
     chain = [[0, 18, 0], [18, 0, 18], [0, 18, 0]]
     ring = [[0, 18, 1], [18, 0, 18], [1, 18, 0]]
-    values = [
-        set_value(node_capacities(direct_mesh(H100, units)), 0b111) for units in (chain, ring)
-    ]
+    values = [value_of(direct_mesh(H100, units), 0b111) for units in (chain, ring)]
     carried = 20.6 * (0.75 * 18)
     assert values[0] == SetValue(carried, Limit.RELAY, 0, 18)
     assert values[1] == SetValue(carried, Limit.RELAY, 2, 19)
@@ -252,29 +256,10 @@ def test_one_more_link_never_costs_more_than_its_own_relaying(units, data):
     more[i][j] += 1
     more[j][i] += 1
     everything = (1 << n) - 1
-    before, after = (
-        set_value(node_capacities(direct_mesh(V100, counts)), everything)
-        for counts in (units, more)
-    )
+    before, after = (value_of(direct_mesh(V100, counts), everything) for counts in (units, more))
     allowed = 25.0 * DEFAULT_CONSTANTS.relay_share if before.cut else 0.0
     assert after.value_gbytes_per_s >= before.value_gbytes_per_s - allowed
     assert after.cut >= before.cut
-
-
-def test_islands_are_what_links_connect_inside_the_set():
-    """A GPU outside the set joins no GPUs of it."""
-    capacities = node_capacities(
-        machine([V100] * 5, links={(0, 1): NVLINK(1), (1, 2): NVLINK(1), (3, 4): NVLINK(1)})
-    )
-    assert islands_of(capacities.adjacency, 0b11111) == [0b00111, 0b11000]
-    assert islands_of(capacities.adjacency, 0b01101) == [0b00001, 0b00100, 0b01000]
-    assert islands_of(capacities.adjacency, 0) == []
-
-
-def test_socket_peers_hold_the_gpu_itself():
-    """Each GPU's own socket, as a mask."""
-    node = machine([Gpu(numa_node=i // 2) for i in range(4)])
-    assert socket_peers(node_capacities(node)) == [0b0011, 0b0011, 0b1100, 0b1100]
 
 
 def test_start_up_cost_is_that_of_the_path():
@@ -311,5 +296,5 @@ def test_message_size_costs_more_the_smaller_it_is():
 def test_a_kind_of_fabric_other_than_nvlink_counts_as_a_switch():
     """MetaX and AMD switches are switches too; only what they reduce is NVIDIA's."""
     fabric = Fabric(((0, 7), (1, 7)), kind=LinkKind.METAXLINK)
-    found = set_value(node_capacities(machine([NAMELESS] * 2, fabrics=[fabric])), 3)
+    found = value_of(machine([NAMELESS] * 2, fabrics=[fabric]), 3)
     assert found == SetValue(7 * 12.0, Limit.SWITCH, 0, 0)
