@@ -23,8 +23,8 @@ from urllib.parse import quote as url_quote
 import yaml
 
 from kube.errors import Unreachable, Unreadable, cut
-from kube.objects.fields import as_object, list_at, object_at, objects_at, text_at
 from topology.errors import quote
+from topology.model import as_object, list_at, object_at, objects_at, text_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
