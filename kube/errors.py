@@ -21,6 +21,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, cast
 
+from topology.errors import Unreadable
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -115,10 +117,6 @@ class Conflict(KubeError):
 
 class Gone(KubeError):
     """The resourceVersion or the continue token is older than what the server keeps."""
-
-
-class Unreadable(Exception):
-    """One object lacks what we need of it; `str()` names the field, its value and what we need."""
 
 
 class DocumentError(Exception):

@@ -14,20 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from kube.documents import as_json, read_yaml_documents
 from kube.errors import DocumentError, Unreadable
-from kube.objects import (
-    KINDS,
-    as_object,
-    devices_of,
-    object_at,
-    objects_at,
-    one_by_one,
-    pods_of,
-    text_at,
-    texts_at,
-)
+from kube.objects import KINDS, devices_of, one_by_one, pods_of
 from kubectl_coterie.errors import CliError
 from topology.annotations.pod_keys import GROUP, GROUP_SIZE
 from topology.errors import file_fault, quote
+from topology.model import as_object, object_at, objects_at, text_at, texts_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

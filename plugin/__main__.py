@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from plugin.memory import skip_synchronous_client
 from topology.cli.program import needs_extra
 
 __all__ = ["main"]
@@ -9,6 +10,7 @@ __all__ = ["main"]
 
 def main() -> None:
     """Run the command line."""
+    skip_synchronous_client()
     with needs_extra("coterie-plugin", "plugin"):
         from plugin.command_line import main as run  # noqa: PLC0415 - needs the extra
     run()

@@ -10,7 +10,8 @@ object, the value and what was expected; foreign text is cut to `MAX_QUOTED` cha
     ├── InvalidRequest    a size, set or demand that no node could satisfy
     ├── PolicyError       a pod annotation with a value outside its closed set
     ├── CodecError        annotation text that is not a topology of a version we read
-    └── ImportFormatError a recording that cannot be read completely, with the reason
+    ├── ImportFormatError a recording that cannot be read completely, with the reason
+    └── Unreadable        an object of Kubernetes lacks what we need of it
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ __all__ = [
     "PolicyError",
     "TopologyError",
     "UnknownDevice",
+    "Unreadable",
     "file_fault",
     "quote",
 ]
@@ -58,6 +60,10 @@ class CodecError(TopologyError):
 
 class ImportFormatError(TopologyError):
     """A recording that cannot be read completely; the message says where and why."""
+
+
+class Unreadable(TopologyError):
+    """One object lacks what we need of it; `str()` names the field, its value and what we need."""
 
 
 def quote(value: object) -> str:

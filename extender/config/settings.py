@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator
-from pydantic_settings import SettingsConfigDict
 
 from extender.config.connection_settings import ConnectionSettings
 from extender.embedded import RESOURCE_NAME
@@ -36,8 +35,9 @@ _DEMAND = re.compile(r"[0-9]{1,3}(?::[0-9]{1,9}(?:\.[0-9]{1,9})?)?")
 class ExtenderSettings(ConnectionSettings):
     """All settings; see each field."""
 
-    model_config = SettingsConfigDict(env_prefix=ENV_PREFIX)
-    layout: ClassVar[FileLayout] = FileLayout(flag="config", variable=f"{ENV_PREFIX}CONFIG")
+    layout: ClassVar[FileLayout] = FileLayout(
+        flag="config", variable=f"{ENV_PREFIX}CONFIG", prefix=ENV_PREFIX
+    )
 
     resources: Annotated[
         tuple[str, ...],

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
 from kube.errors import KubeError, Unreadable, refusal
-from kube.objects import needed_at, object_at, texts_at
+from topology.model import needed_at, object_at, texts_at
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Mapping

@@ -22,7 +22,7 @@ from extender.engine.events import PreemptAbandoned, PreemptNodesRead, PreemptRe
 from extender.preemption import NodeReading, NodesRead, capacity_of, read_pod_on_node
 from extender.protocol import Answer
 from kube.errors import KubeError, Malformed, Unreadable
-from kube.objects import parse_object
+from topology.model import parse_object
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -26,9 +26,9 @@ from extender.protocol import Outcome, Verb
 from extender.read_api import add_read_api, read_body
 from kube.client import Request as ApiRequest
 from kube.errors import KubeError, Unreadable
-from kube.objects import parse_object
 from topology.cli.program import version
 from topology.errors import quote
+from topology.model import parse_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -21,18 +21,9 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from kube.errors import Unreadable
-from kube.objects import (
-    Pod,
-    list_at,
-    object_at,
-    objects_at,
-    pod_fields,
-    quantities_at,
-    read_containers,
-    text_at,
-    whole_at,
-)
+from kube.objects import Pod, pod_fields, quantities_at, read_containers
 from topology.errors import quote
+from topology.model import list_at, object_at, objects_at, text_at, whole_at
 from topology.select import ContainerRole
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from extender.engine.events import PendingGone, PendingSeen
 from extender.errors import MalformedPod, UserError, WireError
 from extender.protocol import messages, parse_pod
 from kube.errors import Unreadable
-from kube.objects import object_at, objects_at, parse_object, text_at
+from topology.model import object_at, objects_at, parse_object, text_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

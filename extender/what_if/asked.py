@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, cast
 from extender.errors import MalformedPod, QueryError, UserError, WireError
 from extender.protocol import WirePod, decode, parse_pod
 from kube.errors import Unreadable
-from kube.objects import devices_of, object_at, pod_count, pod_of, text_at
+from kube.objects import devices_of, pod_count, pod_of
 from topology.errors import quote
+from topology.model import object_at, text_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

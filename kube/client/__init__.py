@@ -4,7 +4,7 @@ The only package that sees the client library; knows no watch.
 """
 
 from kube.client.certificates import certificate_end_s
-from kube.client.configuration import Endpoint, context_namespace
+from kube.client.configuration import Endpoint
 from kube.client.kubeconfig import Impersonation, read_kubeconfig
 from kube.client.kubelet import (
     KUBELET_PORT,
@@ -42,7 +42,6 @@ __all__ = [
     "Transport",
     "WatchEvent",
     "certificate_end_s",
-    "context_namespace",
     "kubelet_endpoint",
     "read_event",
     "read_kubeconfig",

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import aiohttp
+from kubernetes.aio import config
+from kubernetes.aio.client import Configuration
 
-from kube.client.aio_client import Configuration, config
 from kube.client.kubeconfig import read_kubeconfig, unusable
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from kube.errors import Unreachable
 
-__all__ = ["Endpoint", "context_namespace", "load_configuration", "redirect"]
+__all__ = ["Endpoint", "load_configuration", "redirect"]
 
 _MAX_CONNECTIONS = 256
 """Binds of a burst and the watches beside each other, without waiting for a free connection."""
@@ -81,14 +82,6 @@ async def load_configuration(kubeconfig: Path | None, context: str | None) -> Co
         _trim_token(configuration)
         configuration.proxy = configuration.proxy or _proxy(configuration.host)
     return configuration
-
-
-def context_namespace(kubeconfig: Path, context: str | None) -> str:
-    """The namespace of a context (None: the current one) of a kubeconfig; empty: it names none.
-
-    Raises `Unreachable` for a configuration that cannot be used, or has no such context.
-    """
-    return read_kubeconfig(kubeconfig, context).namespace
 
 
 def redirect(configuration: Configuration, endpoint: Endpoint) -> None:

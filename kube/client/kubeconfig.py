@@ -1,7 +1,10 @@
-"""Which context, cluster and user the files of `KUBECONFIG` mean, merged as kubectl merges them.
+"""Which context, cluster and user the files of `KUBECONFIG` mean, as kubectl takes them.
 
-The client library's own merging takes `current-context` from the last file, and the paths of a
-user's files relative to the file of its cluster. Reads files, never writes one, opens no
+Only what the client library does otherwise than kubectl (kubernetes 37.0.2, `KubeConfigMerger` and
+`KubeConfigLoader`) is done here, since a user would ask another cluster or fail to log in; the
+library reads the result. It takes `current-context` from the last file instead of the first; the
+paths of a user relative to the file of its cluster, and an exec plugin's relative to the working
+directory; fails at an empty file; and sends no impersonation. It never writes a file, opens no
 connection, and repeats in errors neither a credential nor what it could not read.
 
 Source: client-go v0.36.3, tools/clientcmd: `Load` and `ResolveLocalPaths` of loader.go,
@@ -20,8 +23,8 @@ from urllib.parse import quote as url_quote
 import yaml
 
 from kube.errors import Unreachable, Unreadable, cut
-from kube.objects.fields import as_object, list_at, object_at, objects_at, text_at
 from topology.errors import quote
+from topology.model import as_object, list_at, object_at, objects_at, text_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -36,15 +39,6 @@ _HEADER_KEY = "!#$&'*+^`|"
 """What a header's name may hold beside what `quote` keeps anyway; `%` is escaped
 (`headerKeyEscape` of client-go v0.36.3, transport/round_trippers.go)."""
 _FORBIDDEN = frozenset("\r\n\0")
-
-
-class _Loader(yaml.SafeLoader):
-    """Reads a date as text: kubectl reads the types of JSON, which has none (sigs.k8s.io/yaml)."""
-
-    yaml_implicit_resolvers = {  # noqa: RUF012 - as the base class has it
-        first: [(tag, pattern) for tag, pattern in known if tag != "tag:yaml.org,2002:timestamp"]
-        for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,25 +95,33 @@ def read_kubeconfig(kubeconfig: Path, context: str | None) -> Kubeconfig:
     same name that of the first file is taken, whole; files that are missing are left out. Raises
     `Unreachable` for a configuration that cannot be used.
     """
+    merged: dict[str, dict[str, Mapping[str, object]]] = {kind: {} for kind in _KINDS}
+    name, n_files = context or "", 0
     try:
-        files = list(_files(kubeconfig))
-        content = {kind: list(_merged(files, kind)) for kind in _KINDS}
-        currents = [text_at(one, "current-context") for _, one in files]
-        name = next(filter(None, [context, *currents]), "")
-        found = _named(content["contexts"], name)
-        if not files or found is None:
+        for path, content in _files(kubeconfig):
+            n_files += 1
+            name = name or text_at(content, "current-context")
+            for kind, key in _KINDS.items():
+                for entry in objects_at(content, kind):
+                    value = _resolved(object_at(entry, key), path.parent)
+                    merged[kind].setdefault(text_at(entry, "name"), value)
+        chosen = merged["contexts"].get(name) if name else None
+        if chosen is None:
             cause = f"it has no context {quote(name)}" if name else "it has no current-context"
-            raise unusable(kubeconfig, cause if files else "there is no such file")
-        chosen = object_at(found, "context")
+            raise unusable(kubeconfig, cause if n_files else "there is no such file")
         namespace = text_at(chosen, "namespace")
         # A user that is missing is anonymous, as for kubectl.
-        user = object_at(_named(content["users"], text_at(chosen, "user")) or {}, "user")
+        user = merged["users"].setdefault(text_at(chosen, "user"), {})
     except OSError as error:
         raise unusable(kubeconfig, str(error)) from error
     except (yaml.YAMLError, ValueError, RuntimeError, Unreadable) as error:
         raise unusable(kubeconfig, "unreadable") from error
+    whole = {
+        kind: [{"name": one, _KINDS[kind]: value} for one, value in entries.items()]
+        for kind, entries in merged.items()
+    }
     try:
-        return Kubeconfig(content, name, namespace, _impersonation(user))
+        return Kubeconfig(whole, name, namespace, _impersonation(user))
     except Unreadable as error:
         raise unusable(kubeconfig, str(error)) from error
 
@@ -136,7 +138,7 @@ def _files(kubeconfig: Path) -> Iterator[tuple[Path, Mapping[str, object]]]:
         path = Path(name).expanduser().absolute()
         if path.exists():
             text = path.read_text(encoding="utf-8") if path.is_file() else _read_once(path)
-            content = yaml.load(text, Loader=_Loader)  # noqa: S506 - it is the safe one
+            content = yaml.safe_load(text)
             yield path, as_object({} if content is None else content, "kubeconfig")
 
 
@@ -146,36 +148,17 @@ def _read_once(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
 
-def _merged(
-    files: list[tuple[Path, Mapping[str, object]]], kind: str
-) -> Iterator[Mapping[str, object]]:
-    """The entries of one list of all files, without those whose name an earlier one has."""
-    names: set[str] = set()
-    for path, content in files:
-        for entry in objects_at(content, kind):
-            name = text_at(entry, "name")
-            if name not in names:
-                names.add(name)
-                yield _resolved(entry, _KINDS[kind], path.parent)
-
-
-def _resolved(entry: Mapping[str, object], key: str, folder: Path) -> Mapping[str, object]:
-    """An entry with its paths relative to the folder of its file made absolute."""
-    if entry.get(key) is None:
-        return entry
-    value = dict(object_at(entry, key))
+def _resolved(value: Mapping[str, object], folder: Path) -> Mapping[str, object]:
+    """What an entry holds, with the paths that are relative to the folder of its file absolute."""
+    found = dict(value)
     for name in _FILES:
         if path := text_at(value, name):
-            value[name] = str(folder / path)
+            found[name] = str(folder / path)
     program = object_at(value, "exec")
     command = text_at(program, "command")
     if os.sep in command:  # else it is looked for in PATH
-        value["exec"] = {**program, "command": str(folder / command)}
-    return {**entry, key: value}
-
-
-def _named(entries: list[Mapping[str, object]], name: str) -> Mapping[str, object] | None:
-    return next((one for one in entries if name and one.get("name") == name), None)
+        found["exec"] = {**program, "command": str(folder / command)}
+    return found
 
 
 def _impersonation(user: Mapping[str, object]) -> Impersonation:

@@ -20,8 +20,8 @@ from kube.client.configuration import Endpoint
 from kube.client.faults import NOT_TRUSTED
 from kube.client.transport import Request
 from kube.errors import KubeError, Malformed, Unreachable, Unreadable, cut
-from kube.objects import choice_at, object_at, parse_object
 from topology.annotations import TopologyManagerPolicy, TopologyManagerScope
+from topology.model import choice_at, object_at, parse_object
 from topology.topology_manager import TopologyManager
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from kube.errors import Malformed, Unreadable, cut, error_of
-from kube.objects import as_object, object_at, parse_object, text_at
+from topology.model import as_object, object_at, parse_object, text_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping

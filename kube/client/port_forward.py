@@ -7,6 +7,8 @@ data and 1 for errors; the first message of each channel is the port, two bytes,
 The protocol has no word for an end that sends no more but still receives: the pod does not see that
 a local client has closed its sending side.
 
+The client library (37.0.2) forwards ports in its synchronous half alone, and listens on none.
+
 It listens on the loopback only, interprets nothing that it carries, loses nothing that a pod sent
 before it closed, and ends every connection when it is closed.
 """

@@ -15,17 +15,8 @@ from urllib.parse import quote
 from kube.client.pages import Page
 from kube.client.transport import MERGE_PATCH, METADATA, Request
 from kube.errors import KubeError, Malformed, NotFound, Unreadable, cut
-from kube.objects import (
-    DisruptionBudget,
-    PodObject,
-    object_at,
-    parse_object,
-    read_allocatable,
-    read_budget,
-    read_pod,
-    text_at,
-    texts_at,
-)
+from kube.objects import DisruptionBudget, PodObject, read_allocatable, read_budget, read_pod
+from topology.model import object_at, parse_object, text_at, texts_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

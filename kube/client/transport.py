@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from urllib.parse import quote, urlencode
 
 import aiohttp
+from kubernetes.aio import config
+from kubernetes.aio.client import ApiClient, Configuration
 from multidict import CIMultiDict
 
-from kube.client.aio_client import ApiClient, Configuration, config
 from kube.client.configuration import Endpoint, load_configuration, redirect
 from kube.client.faults import FAILED, NOT_CONNECTED, unanswered, unreachable
 from kube.client.lines import LineSplitter

@@ -1,7 +1,8 @@
 """A WebSocket (RFC 6455) to the API server: messages of bytes, both ways.
 
 It opens a connection once and within a time limit; credentials and their renewal are the caller's
-(`kube.client.transport`). It interprets no message.
+(`kube.client.transport`). It interprets no message. The client library's `WsApiClient` (37.0.2) has
+no time limit and leaves out the kubeconfig's `tls-server-name` and `proxy-url`.
 """
 
 from __future__ import annotations

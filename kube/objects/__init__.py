@@ -11,18 +11,6 @@ from kube.objects.containers import (
     quantities_at,
     read_containers,
 )
-from kube.objects.fields import (
-    as_object,
-    choice_at,
-    list_at,
-    needed_at,
-    object_at,
-    objects_at,
-    parse_object,
-    text_at,
-    texts_at,
-    whole_at,
-)
 from kube.objects.leases import Lease, read_lease
 from kube.objects.manifests import TEMPLATES, pod_count, pod_of
 from kube.objects.objects import (
@@ -57,17 +45,10 @@ __all__ = [
     "PodFacts",
     "PodObject",
     "PodTemplate",
-    "as_object",
-    "choice_at",
     "devices_at",
     "devices_of",
     "init_role",
-    "list_at",
-    "needed_at",
-    "object_at",
-    "objects_at",
     "one_by_one",
-    "parse_object",
     "parse_whole",
     "pod_count",
     "pod_facts_reader",
@@ -82,7 +63,4 @@ __all__ = [
     "read_lease",
     "read_node",
     "read_pod",
-    "text_at",
-    "texts_at",
-    "whole_at",
 ]

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kube.errors import Unreadable
-from kube.objects.fields import needed_at, object_at, objects_at, text_at
 from kube.objects.quantity import parse_quantity, parse_whole
 from topology.errors import quote
+from topology.model import needed_at, object_at, objects_at, text_at
 from topology.select import ContainerRole
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from kube.errors import Unreadable
-from kube.objects.fields import object_at, text_at, whole_at
 from topology.errors import quote
+from topology.model import object_at, text_at, whole_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

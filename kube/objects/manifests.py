@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from kube.errors import Unreadable
-from kube.objects.fields import object_at, text_at, whole_at
 from topology.errors import quote
+from topology.model import object_at, text_at, whole_at
 from topology.model.names import PREFIX
 
 if TYPE_CHECKING:

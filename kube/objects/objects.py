@@ -17,8 +17,9 @@ from dataclasses import astuple, dataclass, field
 from typing import TYPE_CHECKING, TypedDict, cast
 
 from kube.objects.containers import devices_at, quantities_at
-from kube.objects.fields import (
+from topology.model import (
     list_at,
+    names,
     needed_at,
     object_at,
     objects_at,
@@ -26,7 +27,6 @@ from kube.objects.fields import (
     texts_at,
     whole_at,
 )
-from topology.model import names
 from topology.taints import CORDONED, KEEPS_OFF, Taint
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kube.objects.fields import list_at, object_at, objects_at, text_at
+from topology.model import list_at, object_at, objects_at, text_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from kube.errors import Unreadable
-from kube.objects.fields import as_object, object_at, text_at, whole_at
 from kube.objects.manifests import TEMPLATES, check_placed, pod_count, pod_of
 from topology.errors import quote
+from topology.model import as_object, object_at, text_at, whole_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from kube.objects.fields import (
+from topology.model import (
     choice_at,
     list_at,
     object_at,

@@ -10,14 +10,12 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, cast, get_origin
 
-from pydantic import ValidationInfo, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pydantic.fields import FieldInfo
-    from pydantic_settings import PydanticBaseSettingsSource
 
 __all__ = ["FieldNames", "FileLayout", "OtherNames", "ProgramSettings", "is_list", "names_of"]
 
@@ -53,47 +51,30 @@ class FieldNames:
 class FileLayout:
     """What a program's file holds beside its settings, and how the file is named.
 
-    `flag` and `variable` name the file; `section` is where fields without a key of their own are;
-    `version`, if any, is what the key `version` must say; keys of `ignored` are skipped with a
-    note (key: why); the value under a key of `raw` is passed through unchanged.
+    `flag` and `variable` name the file; `prefix` begins the program's variables; `section` is where
+    fields without a key of their own are; `version`, if any, is what the key `version` must say;
+    keys of `ignored` are skipped with a note (key: why); the value under a key of `raw` is passed
+    through unchanged.
     """
 
     flag: str
     variable: str
+    prefix: str
     section: str = ""
     version: str | None = None
     ignored: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     raw: frozenset[str] = frozenset()
 
 
-class ProgramSettings(BaseSettings):
-    """Base of both programs' settings. Made by itself it reads no environment: `load_fields` does.
+class ProgramSettings(BaseModel):
+    """Base of both programs' settings; `load_fields` takes the values from where they are given.
 
     A list may be one text with commas; true and false are taken by boolean fields only. The text
     below a field is its description.
     """
 
-    # Errors name fields, not variables.
-    model_config = SettingsConfigDict(
-        extra="forbid",
-        frozen=True,
-        validate_by_name=True,
-        loc_by_alias=False,
-        use_attribute_docstrings=True,
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
     layout: ClassVar[FileLayout]
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        *_: PydanticBaseSettingsSource,
-        **__: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Take what the constructor is given: `load_fields` can say where each value is from."""
-        del settings_cls
-        return (init_settings,)
 
     @field_validator("*", mode="before")
     @classmethod
@@ -133,11 +114,11 @@ def names_of(model: type[ProgramSettings]) -> Mapping[str, FieldNames]:
 
 def _names(model: type[ProgramSettings], name: str, declared: FieldInfo) -> FieldNames:
     other = next((one for one in declared.metadata if isinstance(one, OtherNames)), OtherNames())
-    section = model.layout.section
+    layout = model.layout
     return FieldNames(
         flags=tuple(f"--{flag}" for flag in (name.replace("_", "-"), *other.flags)),
-        env=other.env or (f"{model.model_config.get('env_prefix', '')}{name}".upper(),),
-        key=other.key or (f"{section}.{name}" if section else name),
+        env=other.env or (f"{layout.prefix}{name}".upper(),),
+        key=other.key or (f"{layout.section}.{name}" if layout.section else name),
     )
 
 

@@ -114,7 +114,7 @@ def _variables(names: Mapping[str, FieldNames], environ: Mapping[str, str]) -> d
 def _check_environment(
     model: type[ProgramSettings], names: Mapping[str, FieldNames], environ: Mapping[str, str]
 ) -> None:
-    prefix = model.model_config.get("env_prefix", "")
+    prefix = model.layout.prefix
     known = {variable for one in names.values() for variable in one.env} | {model.layout.variable}
     known = {variable for variable in known if variable.startswith(prefix)}
     for variable in sorted(environ):

@@ -1,7 +1,6 @@
 """Command-line options, made from the fields of the settings; values are checked with the others.
 
-pydantic-settings can make them too (`CliSettingsSource`), but names the members of an enum and not
-its values, writes aliases in capitals (`--MIG-STRATEGY`), and takes the word `null` for nothing.
+Why not by pydantic-settings: docs/adr/0015-one-way-to-configure.md.
 """
 
 from __future__ import annotations

@@ -9,9 +9,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from kube.errors import Unreadable
-from kube.objects import object_at, objects_at
 from kubectl_coterie.check.policies import is_ours
 from kubectl_coterie.installation.scheduler_configs import scheduler_configs
+from topology.model import object_at, objects_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from kube.client import certificate_end_s
-from kube.objects import object_at, text_at
 from kubectl_coterie.check.findings import Finding, Status
 from kubectl_coterie.check.scheduler_config import extender_sections
+from topology.model import object_at, text_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kube.objects import object_at, parse_whole, text_at, texts_at
+from kube.objects import parse_whole
 from kubectl_coterie.check.findings import Finding, Status
 from kubectl_coterie.check.names import listed
 from kubectl_coterie.installation.interest import has_gpus
 from topology.annotations import decode_devices
 from topology.errors import CodecError
-from topology.model import decode_topology, names
+from topology.model import decode_topology, names, object_at, text_at, texts_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kube.objects import object_at, texts_at
 from kubectl_coterie.check.findings import Finding, Status
 from kubectl_coterie.check.names import listed
+from topology.model import object_at, texts_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kube.objects import object_at, text_at
 from kubectl_coterie.check.findings import Finding, Status
 from kubectl_coterie.check.names import listed
 from kubectl_coterie.installation.interest import has_wishes
+from topology.model import object_at, text_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

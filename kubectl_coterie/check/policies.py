@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kube.objects import list_at, object_at, text_at, texts_at
 from kubectl_coterie.check.findings import Finding, Status
 from topology.errors import quote
+from topology.model import list_at, object_at, text_at, texts_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -10,10 +10,10 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit
 
-from kube.objects import object_at, objects_at, text_at
 from kubectl_coterie.check.findings import Finding, Status
 from kubectl_coterie.installation.scheduler_configs import scheduler_configs
 from topology.errors import quote
+from topology.model import object_at, objects_at, text_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

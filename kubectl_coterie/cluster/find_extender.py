@@ -13,9 +13,8 @@ from urllib.parse import quote as url_quote
 
 from kube.client import Request
 from kube.errors import KubeError
-from kube.objects import list_at, object_at, parse_object, text_at
-from kube.objects.fields import as_object, objects_at
 from kubectl_coterie.errors import CliError
+from topology.model import as_object, list_at, object_at, objects_at, parse_object, text_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

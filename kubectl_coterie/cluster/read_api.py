@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 import aiohttp
 
 from kube.errors import Unreadable
-from kube.objects import parse_object, text_at
 from kubectl_coterie.errors import CliError
+from topology.model import parse_object, text_at
 from topology.printable import printable
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 from kube.client import Page, Request
 from kube.errors import KubeError, NotFound, Unreachable, Unreadable
-from kube.objects import parse_object
 from kubectl_coterie.errors import CliError
+from topology.model import parse_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

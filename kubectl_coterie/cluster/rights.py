@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kube.client import Request
 from kube.errors import KubeError
-from kube.objects import object_at, parse_object
+from topology.model import object_at, parse_object
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -20,7 +20,6 @@ from kube.client import (
     PortForward,
     Request,
     Transport,
-    context_namespace,
     read_kubeconfig,
 )
 from kube.errors import KubeError, Unreachable
@@ -75,14 +74,15 @@ class Session:
             return None
         if options.namespace is not None:
             return options.namespace
+        named = ""
         try:
             kubeconfig = self._kubeconfig()
-            named = "" if kubeconfig is None else context_namespace(kubeconfig, options.context)
+            if kubeconfig is not None:
+                named = read_kubeconfig(kubeconfig, options.context).namespace
         except (CliError, Unreachable) as error:
             if options.context:
                 cause = _sentence(error) if isinstance(error, Unreachable) else str(error)
-                raise CliError(cause) from error
-            named = ""  # an --extender-url needs no kubeconfig
+                raise CliError(cause) from error  # else: an --extender-url needs no kubeconfig
         return named or "default"
 
     async def kube(self) -> Transport:

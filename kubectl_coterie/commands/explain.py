@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote as url_quote
 from urllib.parse import unquote
 
-from kube.objects import object_at, objects_at, text_at
 from kubectl_coterie.commands.session_of import output_of, session_of
 from kubectl_coterie.errors import CliError
 from kubectl_coterie.manifests import read_pods
 from kubectl_coterie.text import count, explanation_lines
 from topology.errors import quote
+from topology.model import object_at, objects_at, text_at
 from topology.printable import printable
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from kube.objects import object_at, text_at
 from kubectl_coterie.cluster import Session
 from kubectl_coterie.commands.session_of import options_of
 from kubectl_coterie.errors import CliError
 from kubectl_coterie.options import make_parser
 from kubectl_coterie.terminal import Progress
+from topology.model import object_at, text_at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

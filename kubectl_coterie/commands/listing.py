@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote as url_quote
 
-from kube.objects import object_at, text_at
 from kubectl_coterie.commands.session_of import output_of, session_of
 from kubectl_coterie.errors import CliError
 from topology.errors import quote
+from topology.model import object_at, text_at
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote as url_quote
 
-from kube.objects import object_at, texts_at
 from kubectl_coterie.cluster import NoExtender, Reading
 from kubectl_coterie.commands.session_of import output_of, session_of
 from kubectl_coterie.errors import CliError
@@ -29,7 +28,7 @@ from kubectl_coterie.machine import (
 from topology.annotations import decode_devices
 from topology.cli.printing import json_report
 from topology.errors import CodecError, quote
-from topology.model import decode_topology, names
+from topology.model import decode_topology, names, object_at, texts_at
 from topology.printable import printable
 from topology.report.machine import report_show
 

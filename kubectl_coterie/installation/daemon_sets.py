@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kube.objects import list_at, object_at, objects_at, text_at, texts_at, whole_at
 from kubectl_coterie.installation.programs import Kind, programs_of
+from topology.model import list_at, object_at, objects_at, text_at, texts_at, whole_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

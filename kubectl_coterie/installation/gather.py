@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote as url_quote
 
 from kube.errors import Unreadable
-from kube.objects import text_at
 from kubectl_coterie.cluster import NAMESPACES, Read, Reading
 from kubectl_coterie.errors import CliError
 from kubectl_coterie.installation.daemon_sets import PluginDaemonSet, plugin_daemon_sets
@@ -18,6 +17,7 @@ from kubectl_coterie.installation.interest import named, slim_node, slim_pod
 from kubectl_coterie.installation.programs import Kind, ProgramPod, programs_of
 from kubectl_coterie.installation.scheduler_configs import leader_leases
 from kubectl_coterie.installation.seen import Seen
+from topology.model import text_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

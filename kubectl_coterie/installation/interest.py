@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kube.objects import devices_at, object_at, objects_at, parse_whole, text_at, texts_at
+from kube.objects import devices_at, parse_whole
 from topology.annotations import USER_KEYS
+from topology.model import object_at, objects_at, text_at, texts_at
 from topology.model.names import PREFIX
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from kube.objects import list_at, object_at, objects_at, text_at, texts_at, whole_at
+from topology.model import list_at, object_at, objects_at, text_at, texts_at, whole_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 from kube.documents import read_yaml
 from kube.errors import DocumentError
-from kube.objects import object_at, text_at, texts_at
+from topology.model import object_at, text_at, texts_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kube.objects import object_at
+from topology.model import object_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator
-from pydantic_settings import SettingsConfigDict
 
 from kube.client import KUBELET_PORT, kubelet_endpoint
 from kube.errors import SettingsError
@@ -51,10 +50,10 @@ class PluginSettings(VendorSettings):
     type checkers know the fields of such a model.
     """
 
-    model_config = SettingsConfigDict(env_prefix=ENV_PREFIX)
     layout: ClassVar[FileLayout] = FileLayout(
         flag="config_file",
         variable="CONFIG_FILE",
+        prefix=ENV_PREFIX,
         section="coterie",
         version="v1",
         ignored=VendorSettings.IGNORED_KEYS,

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kube.errors import Unreadable
-from kube.objects import as_object, list_at, needed_at, object_at, objects_at, parse_object
 from plugin.errors import CheckpointError
 from plugin.pods.holdings import HeldDevices
 from topology.errors import quote
+from topology.model import as_object, list_at, needed_at, object_at, objects_at, parse_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -11,19 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kube.errors import Unreadable
-from kube.objects import (
-    Pod,
-    devices_at,
-    object_at,
-    objects_at,
-    parse_object,
-    pod_fields,
-    read_containers,
-    text_at,
-    texts_at,
-)
+from kube.objects import Pod, devices_at, pod_fields, read_containers
 from plugin.errors import KubeletError
 from topology.errors import quote
+from topology.model import object_at, objects_at, parse_object, text_at, texts_at
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

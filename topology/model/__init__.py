@@ -11,7 +11,18 @@ from topology.model.codec import (
     links_text,
 )
 from topology.model.digest import topology_digest
-from topology.model.fields import Field
+from topology.model.fields import (
+    Field,
+    as_object,
+    choice_at,
+    list_at,
+    needed_at,
+    object_at,
+    objects_at,
+    text_at,
+    texts_at,
+    whole_at,
+)
 from topology.model.gpu_models import (
     GA102_GENERATION,
     GPU_MODEL_NAMES,
@@ -27,7 +38,7 @@ from topology.model.gpu_worth import (
     node_worth,
     parse_worth,
 )
-from topology.model.json_text import check_version, read_text, write_text
+from topology.model.json_text import check_version, parse_object, read_text, write_text
 from topology.model.links import (
     DEFAULT_CONSTANTS,
     FITTED_MESSAGE_BYTES,
@@ -86,7 +97,9 @@ __all__ = [
     "P2pAccess",
     "PcieLevel",
     "SwitchFabric",
+    "as_object",
     "check_version",
+    "choice_at",
     "decode_gpus",
     "decode_topology",
     "encode_topology",
@@ -97,17 +110,25 @@ __all__ = [
     "levels_text",
     "link_rate",
     "links_text",
+    "list_at",
     "mask_of",
     "masks_by",
+    "needed_at",
     "node_worth",
     "normalise_pci_bus_id",
+    "object_at",
+    "objects_at",
     "parse_measurement",
+    "parse_object",
     "parse_worth",
     "pcie_rate",
     "read_text",
     "socket_rate",
     "symmetric",
+    "text_at",
+    "texts_at",
     "topology_digest",
+    "whole_at",
     "write_measurement",
     "write_text",
 ]

@@ -1,4 +1,4 @@
-"""The strict JSON under every annotation: text -> members, members -> text.
+"""The strict JSON under every annotation, and objects of the API: text -> members, and back.
 
 What it answers: the root of a text as a `Field`, or one sentence about what is wrong with it. It
 must never guess, and never spend more than the text's length on it: anyone who may write a Node or
@@ -17,14 +17,14 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
-from topology.errors import CodecError, InvalidTopology, quote
+from topology.errors import CodecError, InvalidTopology, Unreadable, quote
 from topology.model import names
-from topology.model.fields import Field
+from topology.model.fields import Field, as_object
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-__all__ = ["check_version", "read_text", "write_text"]
+__all__ = ["check_version", "parse_object", "read_text", "write_text"]
 
 _MAX_TEXT_BYTES = 256 * 1024
 """Largest text, in UTF-8 bytes: all annotations of an object together may hold no more
@@ -48,6 +48,19 @@ def read_text(text: str, title: str, read: Callable[[Field], T]) -> T:
     except (CodecError, InvalidTopology) as error:
         msg = f"{title}: {error}"
         raise CodecError(msg) from error
+
+
+def parse_object(text: str | bytes) -> Mapping[str, object]:
+    """Read a JSON text that is one object of the Kubernetes API, of any size. Raises `Unreadable`.
+
+    >>> parse_object(b'{"kind":"Pod"}')
+    {'kind': 'Pod'}
+    """
+    try:
+        return as_object(json.loads(text), "body")
+    except (ValueError, RecursionError) as error:
+        msg = f"body is {quote(text[:100])}, expected JSON: {error}"
+        raise Unreadable(msg) from error
 
 
 def write_text(body: object, title: str) -> str:

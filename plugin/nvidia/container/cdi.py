@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kube.errors import Unreadable
-from kube.objects import object_at, objects_at, parse_object, text_at
 from plugin.container import CdiDevice, CdiDocument, NoAccess, is_cdi_device
 from plugin.nvidia.container.device_nodes import (
     IdStrategy,
@@ -28,6 +27,7 @@ from plugin.nvidia.container.device_nodes import (
     unshared,
 )
 from topology.errors import quote
+from topology.model import object_at, objects_at, parse_object, text_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

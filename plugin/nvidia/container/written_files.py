@@ -13,10 +13,10 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from kube.errors import Unreadable
-from kube.objects import parse_object, text_at
 from plugin.errors import CdiError
 from plugin.machine import WrittenFiles
 from plugin.nvidia.container.cdi import CDI_VENDOR
+from topology.model import parse_object, text_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,7 +9,7 @@ import socket
 
 import pytest
 
-from kube.client import PortForward, Request, Transport, context_namespace
+from kube.client import PortForward, Request, Transport, read_kubeconfig
 from kube.errors import KubeError, Unanswered, Unreachable
 from tests.integration.kube.forwarding_server import ForwardingServer
 from tests.integration.kube.raw_server import HANG, raw_server
@@ -292,11 +292,11 @@ def test_a_server_that_is_not_there_is_unreachable(tmp_path):
 def test_the_namespace_of_a_context(tmp_path):
     """As kubectl takes it; empty where the context names none."""
     path = ForwardingServer().kubeconfig(tmp_path, namespace="ml")
-    assert context_namespace(path, None) == "ml"
-    assert context_namespace(path, "c") == "ml"
+    assert read_kubeconfig(path, None).namespace == "ml"
+    assert read_kubeconfig(path, "c").namespace == "ml"
     with pytest.raises(Unreachable, match="it has no context 'other'"):
-        context_namespace(path, "other")
-    assert context_namespace(ForwardingServer().kubeconfig(tmp_path), None) == ""
+        read_kubeconfig(path, "other")
+    assert read_kubeconfig(ForwardingServer().kubeconfig(tmp_path), None).namespace == ""
 
 
 def test_a_kubeconfig_that_is_none_is_refused(tmp_path):
@@ -304,5 +304,5 @@ def test_a_kubeconfig_that_is_none_is_refused(tmp_path):
     path = tmp_path / "kubeconfig"
     path.write_text("token: secret", encoding="utf-8")
     with pytest.raises(Unreachable, match="kubeconfig") as found:
-        context_namespace(path, None)
+        read_kubeconfig(path, None)
     assert "secret" not in str(found.value)

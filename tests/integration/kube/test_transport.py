@@ -468,10 +468,6 @@ def test_a_proxy_of_the_environment_is_used_and_bypassed(tmp_path, monkeypatch):
         pytest.param(f"users: [{{token: {SECRET}", id="cut"),
         pytest.param("current-context: absent", id="no contexts"),
         pytest.param(
-            kubeconfig("https://127.0.0.1:1", b"", SECRET).replace('"user": {', '"is": {'),
-            id="a user without credentials",
-        ),
-        pytest.param(
             kubeconfig("https://127.0.0.1:1", b"", SECRET).replace("-data", ""),
             id="an authority that is not there",
         ),

@@ -65,9 +65,17 @@ def test_other_c_libraries_keep_theirs(monkeypatch):
 
 AGENT = """
 import sys
+import plugin.__main__
+sys.argv[1:] = ["--version"]
+try:
+    plugin.__main__.main()
+except SystemExit:
+    pass
+import kube.client
 import plugin.command_line as program
 program.json_logger("info").info("here")
-print([name for name in ("networkx", "httpx") if name in sys.modules])
+unused = ("httpx", "networkx", "oauthlib", "requests", "urllib3")
+print([name for name in unused if name in sys.modules])
 """
 
 
@@ -76,5 +84,5 @@ def test_the_agent_does_without_what_it_never_uses():
     done = subprocess.run(
         [sys.executable, "-c", AGENT], capture_output=True, text=True, check=True, timeout=60
     )
-    assert done.stdout == "[]\n"
+    assert done.stdout.endswith("\n[]\n")
     assert '"event": "here"' in done.stderr

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from kube.client import context_namespace
 from kube.client.configuration import load_configuration
 from kube.client.kubeconfig import Impersonation, read_kubeconfig
 from kube.errors import Unreachable
@@ -65,7 +64,7 @@ def test_the_context_is_that_of_kubectl(tmp_path, currents, given, expected):
         write(tmp_path / "2", "b", current=currents[1], namespace="ns-b"),
     )
     assert read_kubeconfig(kubeconfig, given).context_name == expected
-    assert context_namespace(kubeconfig, given) == f"ns-{expected}"
+    assert read_kubeconfig(kubeconfig, given).namespace == f"ns-{expected}"
     assert loaded(kubeconfig, given).host == f"http://{expected}"
 
 
@@ -93,7 +92,7 @@ def test_files_that_are_missing_or_empty_are_left_out(tmp_path):
     (tmp_path / "empty").write_text("", encoding="utf-8")
     known = write(tmp_path / "1", "a", current="a", namespace="ns")
     kubeconfig = joined(tmp_path / "missing", tmp_path / "empty", "", known)
-    assert context_namespace(kubeconfig, None) == "ns"
+    assert read_kubeconfig(kubeconfig, None).namespace == "ns"
 
 
 def test_paths_are_relative_to_the_file_that_has_them(tmp_path):
@@ -220,10 +219,12 @@ def test_a_folder_is_no_kubeconfig(tmp_path):
 def test_a_context_without_a_known_user_is_anonymous(tmp_path):
     """As for kubectl; the API server then says what is missing."""
     path = tmp_path / "kubeconfig"
-    text = "{contexts: [{name: a, context: {cluster: c, user: u, namespace: ns}}]}"
+    text = "contexts: [{name: a, context: {cluster: c, user: u, namespace: ns}}]\n"
+    text += "clusters: [{name: c, cluster: {server: 'https://c'}}]\n"
     path.write_text(text, encoding="utf-8")
     found = read_kubeconfig(path, "a")
     assert (found.namespace, found.impersonation) == ("ns", Impersonation())
+    assert (loaded(path, "a").host, loaded(path, "a").api_key) == ("https://c", {})
 
 
 def test_a_pipe_is_read_once_for_all_uses(tmp_path):
@@ -234,18 +235,7 @@ def test_a_pipe_is_read_once_for_all_uses(tmp_path):
         os.write(writing, content)
         os.close(writing)
         pipe = Path(f"/dev/fd/{reading}")
-        assert context_namespace(pipe, None) == "ml"
-        assert context_namespace(pipe, None) == "ml"
+        assert read_kubeconfig(pipe, None).namespace == "ml"
+        assert read_kubeconfig(pipe, None).namespace == "ml"
     finally:
         os.close(reading)
-
-
-def test_a_date_is_text(tmp_path):
-    """As for kubectl, also in an entry that is not in use."""
-    path = tmp_path / "config"
-    path.write_text(
-        "contexts: [{name: 2024-01-01, context: {namespace: ml}}, {name: a, context: {}}]\n"
-        "current-context: a\n"
-    )
-    assert read_kubeconfig(path, None).context_name == "a"
-    assert read_kubeconfig(path, "2024-01-01").namespace == "ml"

@@ -9,7 +9,8 @@ import pytest
 
 from kube.documents import read_yaml
 from kube.errors import Unreadable
-from kube.objects import as_object, pods_of
+from kube.objects import pods_of
+from topology.model import as_object
 
 EXAMPLES = Path(__file__).resolve().parents[4] / "docs" / "examples"
 SPEC: dict[str, Any] = {"containers": [{"name": "c"}]}

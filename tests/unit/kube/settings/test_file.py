@@ -122,7 +122,7 @@ def test_a_key_may_be_repeated_in_another_section(parse):
 
 def test_a_flat_file_has_neither_version_nor_sections(parse):
     """As the extender's: a key is a setting."""
-    layout = FileLayout(flag="config", variable="CONFIG")
+    layout = FileLayout(flag="config", variable="CONFIG", prefix="")
     assert parse("mode: x", {"mode": "mode"}, layout).values == {"mode": "x"}
     for text in ("version: v1", "flags: {}", "sharing: {}"):
         with pytest.raises(SettingsError, match="the text has unknown key "):

@@ -220,7 +220,7 @@ def test_every_error_of_the_core_is_a_topology_error() -> None:
     """Callers catch one class at the door."""
     names = set(errors.__all__) - {"MAX_QUOTED", "file_fault", "quote"}
     classes = [getattr(errors, name) for name in sorted(names)]
-    assert len(classes) == 7
+    assert len(classes) == 8
     assert all(issubclass(c, TopologyError) for c in classes)
 
 

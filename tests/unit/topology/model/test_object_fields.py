@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from kube.errors import Unreadable
-from kube.objects import (
+from topology.errors import Unreadable
+from topology.model import (
+    LinkKind,
     as_object,
+    choice_at,
     list_at,
+    needed_at,
     object_at,
     objects_at,
     parse_object,
@@ -41,6 +44,9 @@ def test_absent_and_null_are_empty(read, value, empty):
         (object_at, []),
         (list_at, {}),
         (text_at, 7),
+        (text_at, "\ud800"),
+        (needed_at, ""),
+        (lambda p, k: choice_at(p, k, LinkKind), "rope"),
         (whole_at, "7"),
         (whole_at, True),
         (texts_at, {"a": 1}),
