@@ -5,7 +5,6 @@ A function of a snapshot and a pod; changes nothing and knows no HTTP.
 
 from extender.placement.domain_free_capacity import DomainFreeCapacity
 from extender.placement.filter_score import (
-    RELIEVED,
     Filtered,
     filter_nodes,
     plan_bind,
@@ -20,7 +19,6 @@ from extender.placement.rating import WORK_S, Rater, RatingBudget, Refusal, rati
 from extender.placement.request_reader import NodesRequest, RequestedNodes, RequestReader, locate
 
 __all__ = [
-    "RELIEVED",
     "WORK_S",
     "DomainFreeCapacity",
     "Filtered",

@@ -13,7 +13,7 @@ from extender.protocol.pod_group import (
     inferred_group,
 )
 from extender.protocol.pod_request import PodRequest, Shape, is_packed, parse_pod
-from extender.protocol.reasons import Reason, from_unfit
+from extender.protocol.reasons import MAY_PASS, TAKEN, Outlook, Reason, from_unfit
 from extender.protocol.recent_pods import RecentPods
 from extender.protocol.responses import reason_tail, score_head, score_tail
 from extender.protocol.tolerations import read_tolerations
@@ -21,8 +21,11 @@ from extender.protocol.tolerations import read_tolerations
 __all__ = [
     "GROUP_KINDS",
     "GROUP_MARKS",
+    "MAY_PASS",
+    "TAKEN",
     "Answer",
     "Outcome",
+    "Outlook",
     "PodRequest",
     "Reason",
     "RecentPods",
