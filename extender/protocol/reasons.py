@@ -28,10 +28,10 @@ class Outlook(Enum):
     """What a refusal is about, and whether it may pass; the value is said above its table."""
 
     BY_EVICTION = (
-        "Enough GPUs are free, but not as the pod requires them. This passes when pods end; with "
-        "`preempts_for_topology` pods of lower priority are evicted for it."
+        "Enough GPUs are free, but not as the pod requires them: this passes when pods end, or "
+        "with `preempts_for_topology` by preemption."
     )
-    WHEN_PODS_END = "Too few GPUs are free. This passes when pods end."
+    WHEN_PODS_END = "Too few GPUs are free for the pod: this passes when pods end."
     NEVER = "The node can never take the pod as it is, also when empty."
     UNKNOWN = "What the pod requires is not known of the node."
     GROUP = "The pod is a member of a [group](user-guide.md#several-nodes-groups)."

@@ -16,11 +16,9 @@ from tests.unit.extender.pods import pod
 from tests.unit.extender.read_api.served import ServedReads
 
 PAGE = ROOT / "docs" / "read-api.md"
-PATHS = {
-    "/api/v1/groups/{namespace}/{name}": "/api/v1/groups/default/train",
-}
 WITHOUT_EXAMPLE = {
     "/api/v1/explain/{namespace}/{name}",
+    "/api/v1/groups/{namespace}/{name}",
     "/api/v1/nodes/{name}",
     "/api/v1/pods/{namespace}/{name}",
 }
@@ -95,7 +93,7 @@ def grouped() -> ServedReads:
     )
     scene.pass_s(1_764_000_000.0 - scene.now_s)
     scene.place("u6", "u7", group="train", n_gpus=8)
-    scene.see("u8", group="sweep", size=2)
+    scene.see("u8", group="waiting", size=2)
     return ServedReads(scene.gateway.engine)
 
 
@@ -127,7 +125,7 @@ def answers() -> str:
             continue
         else:
             asked = groups if path.startswith("/api/v1/groups") else served
-            language, body = "json", json_of(asked, PATHS.get(path, path))
+            language, body = "json", json_of(asked, path)
         parts.append(f"{title}\n```{language}\n{body}\n```\n")
     return "\n" + "\n".join(parts) + "\n"
 
