@@ -47,7 +47,7 @@ def test_words_of_the_extender_are_printable():
     """They may be those of a later version."""
     later = group(Reason.NIC_NEVER, 2, "a, b and 3 more", reason_short="a\x07b", lacks="no\x07c")
     line = text(answer(later)).splitlines()[2]
-    assert line.split() == "2 a?b a, b and 3 more have no?c".split()
+    assert line.split() == ["2", "a?b", "a,", "b", "and", "3", "more", "have", "no?c"]
 
 
 def test_several_pods_that_would_have_to_end():
