@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             report = options.out / "report.html"
             report.write_text(render_report(demo), encoding="utf-8")
             print(f"\n{say_jobs(*demo.jobs)}")
-            print(say_result(demo.matched, demo.nodes, demo.figures))
+            print(say_result(demo.matched, demo.figures, len(demo.pods)))
             print(f"report: {report.resolve().as_uri()}")
             if options.serve or options.serve_for is not None:
                 _serve(client, demo, for_s=options.serve_for)

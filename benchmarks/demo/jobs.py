@@ -304,41 +304,37 @@ def _outcome(
 
 
 def say_jobs(theirs: JobsRun, ours: JobsRun) -> str:
-    """The result in a sentence or two, from the figures of both."""
-    said = (
-        f"Of {len(ours.outcomes)} jobs of several pods {ours.policy} starts {_starts(ours)}; "
-        f"placed {theirs.policy}, they start {_starts(theirs)}."
-    )
+    """The result for people, a sentence a line, from the figures of both."""
+    said = [
+        f"Of {len(ours.outcomes)} jobs over several nodes {ours.policy} runs {_runs(ours)}.",
+        f"Placed {theirs.policy}: {_runs(theirs)}.",
+    ]
     for other, one in zip(theirs.outcomes, ours.outcomes, strict=True):
         if one.starts == other.starts == 0:
-            said += f" {one.job.name}: {_worth(one)} with {ours.policy}, {_worth(other)} without."
-    return said
+            said.append(
+                f"{one.job.name}, which runs at once in both: {_worth(one)} with {ours.policy}, "
+                f"{_worth(other)} without."
+            )
+    return "\n".join(said)
 
 
-def _starts(run: JobsRun) -> str:
-    """How many jobs start when.
+def _runs(run: JobsRun) -> str:
+    """How many jobs run when.
 
-    >>> _starts(JobsRun("any", (), ()))
+    >>> _runs(JobsRun("any", (), ()))
     '0 at once'
     """
     at_once = sum(one.starts == 0 for one in run.outcomes)
     later = sum(bool(one.starts) for one in run.outcomes)
     never = sum(one.starts is None for one in run.outcomes)
-    said = f"{at_once} at once" + (f", {later} when these have ended" if later else "")
-    return said + (f", {never} never, which hold {run.n_held} GPUs" if never else "")
+    said = f"{at_once} at once" + (f" and {later} after them" if later else "")
+    if never:
+        said += f", and {never} block each other for ever on {run.n_held} idle GPUs"
+    return said
 
 
 def _worth(one: JobOutcome) -> str:
     value = None if one.value is None else one.value.gbytes_per_s
     shown = "unknown GB/s" if value is None else f"{value:.0f} GB/s"
-    return f"{shown} on {_counted(one.nodes, 'node')} under {_counted(one.leaves, 'leaf switch')}"
-
-
-def _counted(names: Sequence[str], what: str) -> str:
-    """A count with its noun.
-
-    >>> _counted(["a"], "node"), _counted(["a", "b"], "leaf switch")
-    ('1 node', '2 leaf switches')
-    """
-    ending = "" if len(names) == 1 else "es" if what.endswith("ch") else "s"
-    return f"{len(names)} {what}{ending}"
+    n_leaves = len(one.leaves)
+    return f"{shown} under {n_leaves} leaf switch{'' if n_leaves == 1 else 'es'}"

@@ -89,7 +89,7 @@ def render_report(demo: Demo) -> str:
         n_gpus=sum(node.n_gpus for node in demo.nodes.values()),
         n_machines=len({node.machine for node in demo.nodes.values()}),
         rival=demo.figures[RIVAL],
-        result=say_result(demo.matched, demo.nodes, demo.figures),
+        result=say_result(demo.matched, demo.figures, len(demo.pods)),
         examples=[_example(one, demo) for one in demo.examples],
         fleet=_fleet_map(demo),
         jobs_result=say_jobs(*demo.jobs),

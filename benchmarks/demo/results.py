@@ -228,24 +228,19 @@ def say_gain(gain: Gain) -> str:
     return f"{100 * gain.gain:+.0f} %"
 
 
-def say_result(
-    matched: Sequence[Matched], nodes: Mapping[str, DemoNode], figures: Sequence[Figures]
-) -> str:
-    """The result in one sentence, the losses too."""
+def say_result(matched: Sequence[Matched], figures: Sequence[Figures], n_pods: int) -> str:
+    """The result for people, a sentence a line, the losses too; a mix has `n_pods`."""
     tally = count_tally(matched)
     theirs, ours = figures[RIVAL], figures[OURS]
     shares = _means([one.shares for one in matched]) or (1.0,) * len(figures)
-    flat = {node.machine for node in nodes.values() if node.is_flat}
-    n_flat = sum(one.machine in flat for one in matched)
     return (
-        f"Of {len(matched)} pods that every policy put on the same machine type, {tally.faster} "
-        f"are faster with Coterie than with {theirs.policy}, {tally.slower} slower and "
-        f"{tally.equal} equal ({n_flat} of all on machines where every set is equally fast); "
-        f"they get {show_percent(shares[OURS], 1)} % of the machine's best, "
-        f"{show_percent(shares[RIVAL], 1)} % with {theirs.policy} and "
-        f"{show_percent(shares[0], 1)} % with a {figures[0].policy}; "
-        f"pods that waited, of each mix: {ours.n_waited:.1f} with Coterie, "
-        f"{theirs.n_waited:.1f} with {theirs.policy}."
+        f"Pods get {show_percent(shares[OURS])} % of their machine's best bandwidth with Coterie, "
+        f"{show_percent(shares[RIVAL])} % with {theirs.policy}, "
+        f"{show_percent(shares[0])} % with a {figures[0].policy}.\n"
+        f"Compared pod by pod with {theirs.policy}: {tally.faster} of {len(matched)} are faster, "
+        f"{tally.slower} slower, the others equal.\n"
+        f"Of {n_pods} pods {ours.n_waited:.1f} wait with Coterie, {theirs.n_waited:.1f} with "
+        f"{theirs.policy}."
     )
 
 

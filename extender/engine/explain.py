@@ -206,7 +206,7 @@ def _could_have(request: PodRequest, view: NodeView, own: int, rater: Rater) -> 
     without = with_free(view, view.free | own)
     fit = rater.choose(request, without)
     if isinstance(fit, Refusal):
-        return _refusal(fit)
+        return _refusal(fit, request)
     return {"fits": True, "containers": containers_json(request, without, fit)}
 
 
@@ -306,16 +306,17 @@ def _nodes(
             explanation["containers"] = containers_json(request, view, fits[view.state])
             explanation["left_behind"] = left[view.state]
         else:
-            explanation |= _refusal(rating)
+            explanation |= _refusal(rating, request)
         nodes.append(explanation)
     return nodes
 
 
-def _refusal(refusal: Refusal) -> Json:
+def _refusal(refusal: Refusal, request: PodRequest) -> Json:
     return {
         "fits": False,
         "reason": refusal.reason.value,
         "reason_label": refusal.reason.label,
+        "reason_short": refusal.reason.short(request.shape),
         "detail": refusal.detail,
     }
 

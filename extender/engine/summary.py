@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from extender.engine.offers import containers_json, offer_json, other_set, relief_json
 from extender.engine.relief import find_relief
-from extender.placement import RELIEVED, Rank, Refusal
+from extender.placement import Rank, Refusal
+from extender.protocol import MAY_PASS
 from topology.annotations import Affinity, NicRule, Strength, pod_keys
 
 if TYPE_CHECKING:
@@ -90,13 +91,15 @@ def _group(
     owners: Callable[[NodeView], Mapping[str, int]],
     rater: Rater,
 ) -> Json:
-    relief = find_relief(request, views, owners, rater) if reason in RELIEVED else None
+    relief = find_relief(request, views, owners, rater) if reason in MAY_PASS else None
     machines = sorted({view.kind.name for view in views})
     named = ", ".join(machines[:SHOWN_MACHINES])
     more = len(machines) - SHOWN_MACHINES
     return {
         "reason": reason.value,
         "reason_label": reason.label,
+        "reason_short": reason.short(request.shape),
+        "lacks": reason.lacks(request),
         "sentence": f"{reason.value} ({named}{f' and {more} more' if more > 0 else ''})",
         "n": len(views),
         "nearest": None if relief is None else relief_json(relief),

@@ -69,6 +69,7 @@ class SetOffer(Body):
     containers: list[ContainerSet] | None = None
     reason: str | None = None
     reason_label: str | None = None
+    reason_short: str | None = None
     detail: str | None = None
 
 
@@ -106,10 +107,15 @@ class ReliefOffer(SummaryOffer):
 
 
 class ReasonGroup(Body):
-    """The nodes that do not fit for one reason; `nearest` is null where no three pods suffice."""
+    """The nodes that do not fit for one reason; `nearest` is null where no three pods suffice.
+
+    `reason_short` is for tables. `lacks` is what machines lack on which the pod never fits.
+    """
 
     reason: str
     reason_label: str
+    reason_short: str
+    lacks: str | None
     sentence: str
     n: int
     nearest: ReliefOffer | None

@@ -5,7 +5,6 @@ A function of a snapshot and a pod; changes nothing and knows no HTTP.
 
 from extender.placement.domain_free_capacity import DomainFreeCapacity
 from extender.placement.filter_score import (
-    RELIEVED,
     Filtered,
     filter_nodes,
     plan_bind,
@@ -18,7 +17,6 @@ from extender.placement.node_order import Rank, RankKey, rank_fit, scores
 from extender.placement.rating import WORK_S, Rater, RatingBudget, Refusal, rating_work
 
 __all__ = [
-    "RELIEVED",
     "WORK_S",
     "DomainFreeCapacity",
     "Filtered",

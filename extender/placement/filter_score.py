@@ -22,7 +22,7 @@ import numpy as np
 from extender.placement.candidates import draw
 from extender.placement.node_order import TOP_SCORE, Rank, scores
 from extender.placement.rating import Refusal
-from extender.protocol import Reason, reason_tail, score_head, score_tail
+from extender.protocol import MAY_PASS, TAKEN, Reason, reason_tail, score_head, score_tail
 from topology.annotations import ContainerPlan, Plan
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from topology.select import PodFit
 
 __all__ = [
-    "RELIEVED",
     "Filtered",
     "filter_nodes",
     "plan_bind",
@@ -48,19 +47,6 @@ __all__ = [
 ]
 
 _TAILS = tuple(score_tail(score) for score in range(TOP_SCORE + 1))
-TAKEN = frozenset(
-    {
-        Reason.CONTAINERS_TAKEN,
-        Reason.AFFINITY_TAKEN,
-        Reason.NIC_TAKEN,
-        Reason.BANDWIDTH_TAKEN,
-        Reason.ALIGNMENT_TAKEN,
-    }
-)
-"""Refusals for want of a set where enough GPUs are free: pods of lower priority may hold one."""
-RELIEVED = TAKEN | {Reason.NOT_ENOUGH_FREE, Reason.MIXED_MODELS, Reason.ALIGNMENT_APART}
-"""Refusals that may pass when other pods end."""
-
 
 @dataclass(frozen=True, slots=True)
 class Filtered:
@@ -287,7 +273,7 @@ def _refuse_all(
     for number, n_nodes in enumerate(np.bincount(numbers).tolist()):
         if n_nodes:
             counts[reasons[number]] += n_nodes
-    waits = RELIEVED & counts.keys()
+    waits = MAY_PASS & counts.keys()
     main = max(waits or counts, key=lambda reason: (counts[reason], reason.name), default=None)
     return Filtered((), requested.positions[:0], failed, unresolvable, 0, main)
 

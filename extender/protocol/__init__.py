@@ -13,15 +13,18 @@ from extender.protocol.pod_group import (
     inferred_group,
 )
 from extender.protocol.pod_request import PodRequest, RecentPods, Shape, is_packed, parse_pod
-from extender.protocol.reasons import Reason, from_unfit
+from extender.protocol.reasons import MAY_PASS, TAKEN, Outlook, Reason, from_unfit
 from extender.protocol.responses import reason_tail, score_head, score_tail
 from extender.protocol.tolerations import read_tolerations
 
 __all__ = [
     "GROUP_KINDS",
     "GROUP_MARKS",
+    "MAY_PASS",
+    "TAKEN",
     "Answer",
     "Outcome",
+    "Outlook",
     "PodRequest",
     "RawBody",
     "Reason",

@@ -314,6 +314,7 @@ class PendingPod(ReadBody):
     group: PendingGroup | None
     reason: str
     reason_label: str
+    reason_short: str
     since_unix_s: float
     last_filtered_unix_s: float | None
     would_fit: PendingRelief | None

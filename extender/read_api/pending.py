@@ -118,6 +118,7 @@ class PendingTable:
             "group": None if group is None else group._asdict(),
             "reason": sentence,
             "reason_label": reason.label,
+            "reason_short": sentence if reason is Reason.NOT_OFFERED else reason.short(pod.shape),
             "since_unix_s": round(pod.since_s, 3),
             "last_filtered_unix_s": filtered_s,
         }

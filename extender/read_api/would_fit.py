@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from extender.allowed_nodes import AllowedNodes
 from extender.engine.offers import relief_json
 from extender.engine.relief import relief_turns
-from extender.placement import RELIEVED, Rank, Rater, Refusal
-from extender.protocol import PodRequest
+from extender.placement import Rank, Rater, Refusal
+from extender.protocol import MAY_PASS, PodRequest
 from extender.read_api.not_offered import NotOfferedPod
 from extender.read_api.pacing import drive, paced
 from extender.state import AssignmentState
@@ -108,7 +108,7 @@ class WouldFit:
         groups: dict[Reason, list[NodeView]] = {}
         async for view in paced(views):
             rating = ratings[view.state]
-            if isinstance(rating, Refusal) and rating.reason in RELIEVED:
+            if isinstance(rating, Refusal) and rating.reason in MAY_PASS:
                 groups.setdefault(rating.reason, []).append(view)
 
         def owners(view: NodeView) -> Mapping[str, int]:

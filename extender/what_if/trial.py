@@ -72,8 +72,7 @@ TURN_NODES = 256
 class RefusedNodes:
     """How many nodes cannot take a pod for one reason."""
 
-    reason: str
-    label: str
+    reason: Reason
     n_nodes: int
 
 
@@ -151,7 +150,7 @@ class Trial:
         ratings = yield from self._rate(request, snapshot, positions)
         refused = _refused(snapshot, positions, ratings, excluded)
         if not any(isinstance(one, Rank) for one in ratings.values()):
-            reason = refused[0].reason if refused else "no node is left"
+            reason = refused[0].reason.value if refused else "no node is left"
             return Trialled(pod, None, None, 0, refused, reason)
         free_capacity = self._free_capacity.of(request, snapshot)
         filtered = filter_nodes(
@@ -375,13 +374,13 @@ def _refused(
     ratings: Mapping[int, Rank | Refusal],
     excluded: Mapping[Reason, int],
 ) -> tuple[RefusedNodes, ...]:
-    counts: Counter[tuple[str, str]] = Counter()
+    counts: Counter[Reason] = Counter()
     for number, n_nodes in enumerate(np.bincount(snapshot.state_ids[positions]).tolist()):
         rating = ratings[snapshot.samples[number].state] if n_nodes else None
         if isinstance(rating, Refusal):
-            counts[rating.reason.value, rating.reason.label] += n_nodes
+            counts[rating.reason] += n_nodes
     for reason, n_nodes in excluded.items():
         if n_nodes:
-            counts[reason.value, reason.label] += n_nodes
-    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0][1]))
-    return tuple(RefusedNodes(reason, label, n) for (reason, label), n in ordered)
+            counts[reason] += n_nodes
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0].label))
+    return tuple(RefusedNodes(reason, n) for reason, n in ordered)

@@ -77,10 +77,10 @@ def _leader(key: str, content: Object, seen: Seen) -> Finding:
     except Unreadable as error:
         return Finding(LEASE_CHECK, Status.FAILED, f"Lease {key}: {error}", "delete it")
     if not lease.holder or lease.renewed_at is None:
-        about = f"Lease {key} has no holder: nothing is bound"
+        about = f"Lease {key} has no leader: nothing is bound"
         return Finding(LEASE_CHECK, Status.FAILED, about, _SEE_LOGS)
     age_s = seen.now_s - lease.renewed_at.timestamp()
     if age_s > lease.duration_s + SKEW_S:
         about = f"Lease {key} was renewed {age_s:.0f} s ago by {lease.holder}, and has expired"
         return Finding(LEASE_CHECK, Status.FAILED, about, _SEE_LOGS)
-    return Finding(LEASE_CHECK, Status.OK, f"Lease {key} is held by {lease.holder}")
+    return Finding(LEASE_CHECK, Status.OK, f"{lease.holder} leads, by Lease {key}")

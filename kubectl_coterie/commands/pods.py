@@ -16,7 +16,8 @@ from kubectl_coterie.commands.listing import (
     run_list,
 )
 from kubectl_coterie.terminal import Column, Table, age
-from kubectl_coterie.text import gpu_set, limit, percent, rate, short_reason, when_ended
+from kubectl_coterie.text import gpu_set, limit, percent, rate, when_ended
+from topology.printable import printable
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -154,7 +155,7 @@ def _reason(pod: Json) -> str | None:
     """Why it waits."""
     if "since_unix_s" not in pod:
         return None
-    return short_reason(pod["reason_label"], pod["reason"], pod["affinity"])
+    return printable(pod["reason_short"])
 
 
 def _relief(pod: Json) -> str | None:

@@ -13,7 +13,6 @@ from kubectl_coterie.text.words import (
     limit,
     percent,
     rate,
-    short_reason,
     when_ended,
 )
 
@@ -28,7 +27,6 @@ __all__ = [
     "limit",
     "percent",
     "rate",
-    "short_reason",
     "sparkline",
     "what_if_lines",
     "when_ended",

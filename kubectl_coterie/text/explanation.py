@@ -73,7 +73,7 @@ def explanation_lines(  # noqa: PLR0913 - what is known of a pod comes from seve
     if has_nodes and bound is not None:
         lines.append("--nodes lists nothing: a pod that has a node is tried on no other.")
     elif has_nodes and answer.get("nodes"):
-        lines += ["", *node_lines(answer["nodes"], answer["request"], style)]
+        lines += ["", *node_lines(answer["nodes"], style)]
     return lines
 
 

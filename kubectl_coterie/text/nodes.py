@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kubectl_coterie.terminal import Column, Table
-from kubectl_coterie.text.words import gpu_set, joined, percent, rate, short_reason
+from kubectl_coterie.text.words import gpu_set, joined, percent, rate
+from topology.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["node_lines"]
 
 
-def node_lines(nodes: Sequence[Json], request: Json, style: Style) -> list[str]:
+def node_lines(nodes: Sequence[Json], style: Style) -> list[str]:
     """The table, in the order of the answer: the best first, then those that do not fit."""
     table: Table[Json] = Table(
         (
@@ -30,7 +31,7 @@ def node_lines(nodes: Sequence[Json], request: Json, style: Style) -> list[str]:
                 paint=lambda node, text: style.share(text, _joined(node).get("share")),
             ),
             Column("SHARE", _share),
-            Column("REASON", lambda node: _reason(node, request)),
+            Column("REASON", _reason),
         )
     )
     return table.lines(nodes)
@@ -56,9 +57,9 @@ def _share(node: Json) -> str | None:
     return None if share is None else percent(share)
 
 
-def _reason(node: Json, request: Json) -> str | None:
+def _reason(node: Json) -> str | None:
     """Why not; the extender's detail has the figures of that node."""
     if node["fits"]:
         return None
-    short = short_reason(node["reason_label"], node["reason"], request["affinity"])
+    short = printable(node["reason_short"])
     return f"{short}: {node['detail']}" if node.get("detail") else short

@@ -90,4 +90,4 @@ def _now(bound: Json, has: Json | None, style: Style) -> list[str]:
     now, value = joined(could["containers"]), has.get("gbytes_per_s")
     if value is None or now["gbytes_per_s"] is None or now["gbytes_per_s"] <= value:
         return []
-    return [f"Placed there now it would get {style.share(offer(now), now['share'])}."]
+    return [f"If it were placed again now, it would get {style.share(offer(now), now['share'])}."]

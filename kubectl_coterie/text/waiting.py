@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kubectl_coterie.text.words import count, joined, limit, offer, short_reason, when_ended
+from kubectl_coterie.text.words import count, joined, limit, offer, when_ended
 from topology.printable import printable
 
 if TYPE_CHECKING:
@@ -15,19 +15,6 @@ __all__ = ["second_set_line", "waiting_lines"]
 
 _PREFIX = "coterie.gpu/"
 _REASON_WIDTH = 24
-_LINKS = {
-    "nvlink": "no NVLink set of {n}",
-    "pcie-switch": "no set of {n} below one PCIe switch",
-    "numa": "no set of {n} in one NUMA node",
-}
-_NEVER = {
-    "too_few_gpus": "fewer than {gpus}",
-    "nic_never": "no set of {n} near an RDMA NIC",
-    "bandwidth_never": "no set of {n} that is fast enough",
-    "alignment_never": "no NUMA nodes that hold {gpus}, as the kubelet's policy wants them",
-}
-"""What machine types have or have not, by the label of the reason."""
-_COUNTED = frozenset({"not_enough_free", "too_few_gpus"})
 
 
 def waiting_lines(answer: Json, style: Style) -> list[str]:
@@ -82,9 +69,8 @@ def _placement(node: Json, style: Style) -> str:
 def _groups(answer: Json) -> list[str]:
     """A line for each reason: nodes, the reason, and what would end it or whose it is."""
     rows: list[tuple[str, str, str]] = []
-    affinity = answer["request"]["affinity"]
     for group in answer["summary"]["groups"]:
-        short = short_reason(group["reason_label"], group["reason"], affinity)
+        short = printable(group["reason_short"])
         rows.append((f"{group['n']:,}", short, _detail(group, answer)))
     n_width = max((len(n) for n, _, _ in rows), default=0)
     width = max((len(short) for _, short, _ in rows), default=0)
@@ -93,19 +79,14 @@ def _groups(answer: Json) -> list[str]:
 
 
 def _detail(group: Json, answer: Json) -> str:
-    label, nearest, request = group["reason_label"], group["nearest"], answer["request"]
+    nearest, lacks = group["nearest"], group["lacks"]
     if nearest is not None:
         namespace = answer["pod"].partition("/")[0]
-        what = "has enough" if label in _COUNTED else "has one"
+        what = "has enough" if group["reason_label"] == "not_enough_free" else "has one"
         return f"{printable(nearest['node'])} {what} {when_ended(nearest, namespace)}"
-    lacking = _NEVER.get(label)
-    if label == "affinity_never":
-        lacking = _LINKS.get(request["affinity"])
-    if lacking is None:
+    if lacks is None:
         return ""
     sentence, reason = group["sentence"], group["reason"]
     machines = printable(sentence.removeprefix(reason).strip().removeprefix("(").removesuffix(")"))
     has = "have" if ", " in machines or " and " in machines else "has"
-    largest = max((one["size"] for one in request["containers"]), default=request["size_gpus"])
-    size = request["size_gpus"] if label == "too_few_gpus" else largest
-    return f"{machines} {has} {lacking.format(n=largest, gpus=count(size, 'GPU'))}"
+    return f"{machines} {has} {printable(lacks)}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kubectl_coterie.terminal import Column, Table
 from kubectl_coterie.text.group import trial_group
-from kubectl_coterie.text.words import count, gpu_set, percent, rate, short_reason
+from kubectl_coterie.text.words import count, gpu_set, percent, rate
 from topology.printable import printable
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _pods(answer: Json, style: Style) -> Table[Json]:
     """A table of placements; what evicted pods have now is a column where there are any."""
     has_evicted = any(one["is_evicted"] for one in answer["placements"])
     of_groups = {
-        one["group"]: short_reason(one["reason_label"], one["reason"])
+        one["group"]: printable(one["reason_short"])
         for one in answer["groups"]
         if one["reason"] is not None
     }
@@ -128,8 +128,7 @@ def _reason(one: Json, *, of_groups: Mapping[str, str]) -> str:
     if one.get("group") in of_groups:
         return of_groups[one["group"]]
     groups = [
-        f"{short_reason(group['reason_label'], group['reason'])} ({group['n_nodes']:,})"
-        for group in one["reasons"]
+        f"{printable(group['reason_short'])} ({group['n_nodes']:,})" for group in one["reasons"]
     ]
     return ", ".join(groups) or str(one["reason"])
 

@@ -21,7 +21,6 @@ __all__ = [
     "offer",
     "percent",
     "rate",
-    "short_reason",
     "when_ended",
 ]
 
@@ -39,7 +38,6 @@ _LIMITS = {
     "socket": "the link between CPU sockets",
 }
 """What limits a set, by `topology.value.Limit` in lower case."""
-_AFFINITIES = {"nvlink": "NVLink ", "pcie-switch": "PCIe switch ", "numa": "NUMA "}
 
 
 def count(n: int, noun: str) -> str:
@@ -123,48 +121,3 @@ def when_ended(relief: Json, namespace: str) -> str:
     names = [printable(one.removeprefix(f"{namespace}/")) for one in relief["when_ended"]]
     end = "ends" if len(names) == 1 else "end"
     return f"when {' and '.join(names)} ({count(relief['gpus_freed'], 'GPU')}) {end}"
-
-
-def short_reason(label: str, reason: str, affinity: str | None = None) -> str:
-    """Write a reason in a few words; one that is not known stays as it is.
-
-    >>> short_reason("affinity_taken", "no free GPU set has the required affinity", "nvlink")
-    'no free NVLink set'
-    """
-    link = _AFFINITIES.get(affinity or "", "")
-    short = _REASONS.get(label)
-    return printable(reason) if short is None else short.format(link=link)
-
-
-_NEVER = "never on this node"
-_REASONS = {
-    "too_few_gpus": _NEVER,
-    "containers_taken": "no free sets for all containers",
-    "mixed_models": "too few free GPUs of one model",
-    "affinity_never": _NEVER,
-    "affinity_unknown": "links unknown",
-    "affinity_taken": "no free {link}set",
-    "nic_never": _NEVER,
-    "nic_unknown": "NICs unknown",
-    "nic_taken": "no free set near a NIC",
-    "bandwidth_never": _NEVER,
-    "bandwidth_unknown": "bandwidth unknown",
-    "bandwidth_taken": "no free set that is fast enough",
-    "alignment_never": _NEVER,
-    "alignment_apart": "no such set by NUMA policy",
-    "alignment_taken": "free GPUs on too many NUMA nodes",
-    "no_topology": "topology unknown",
-    "other_resource": "not the pod's GPU resource",
-    "node_affinity": "not allowed by nodeSelector or node affinity",
-    "node_unschedulable": "node takes no new pod",
-    "group_waiting": "group members missing",
-    "group_placing": "group is being placed",
-    "group_no_room": "no room for its group",
-    "group_not_bound": "group was not bound",
-    "group_too_slow": "no fast place for its group",
-    "group_one_model": "no room on one GPU model",
-    "group_never": "never for its group",
-    "group_model_never": "never on one GPU model",
-    "group_differs": "group members differ",
-}
-"""Short forms of `extender.protocol.Reason` by label; the others are short themselves."""

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from extender.observe.events import EventReason
-from extender.protocol import Reason
+from extender.protocol import Outlook, Reason
 from tests.docs.chart_values import chart_values
-from tests.docs.markdown import ROOT, blocks
+from tests.docs.markdown import ROOT, blocks, section
+from tests.docs.settings_table import table
 from topology.groups import DEFAULT_FAMILIES
 
 if TYPE_CHECKING:
@@ -21,10 +22,6 @@ PAGE = PATH.read_text(encoding="utf-8")
 CHAPTERS = (
     *("Choose a mode", "Install", "Check", "Migrate", "Configure", "Watch"),
     *("Upgrade and roll back", "Remove", "Troubleshoot"),
-)
-ROW = re.compile(
-    r"^\| (?P<sentence>[^|]+) \(`(?P<label>\w+)`\) \| (?P<means>[^|]+) \| (?P<advice>[^|]+) \|$",
-    re.MULTILINE,
 )
 
 
@@ -48,26 +45,23 @@ def test_chapters_are_in_the_order_of_the_work():
     assert tuple(re.findall(r"^## (.+)$", PAGE, re.MULTILINE)) == CHAPTERS
 
 
+def reasons() -> str:
+    """A table for each outlook, below what it says."""
+    parts: list[str] = []
+    for outlook in Outlook:
+        rows = [
+            (f"{one.value} (`{one.label}`)", one.row.advice)
+            for one in Reason
+            if one.row.outlook is outlook
+        ]
+        parts.append(f"\n{outlook.value}\n\n{table(('sentence (label)', 'what to do'), rows)}")
+    return "".join(parts) + "\n"
+
+
 def test_reasons_are_generated(check_golden):
-    """A user who sees a sentence in an event looks it up here, word for word.
-
-    `make golden` rewrites sentences and advice; what a reason means is written here.
-    """
-    reasons = {reason.label: reason for reason in Reason}
-
-    def row(match: re.Match[str]) -> str:
-        reason = reasons[match["label"]]
-        return f"| {reason.value} (`{reason.label}`) | {match['means']} | {reason.advice} |"
-
-    part = subsection("Reasons")
-    assert sorted(match["label"] for match in ROW.finditer(part)) == sorted(reasons)
-    check_golden(PATH, PAGE.replace(part, ROW.sub(row, part)))
-
-
-def test_what_a_reason_means_is_no_copy_of_its_row():
-    """What it means says more than the sentence."""
-    rows = list(ROW.finditer(subsection("Reasons")))
-    assert [one["label"] for one in rows if one["means"] in {one["sentence"], one["advice"]}] == []
+    """A user who sees a sentence in an event looks it up here, word for word."""
+    before, _, after = section(PATH.read_text(encoding="utf-8"), "reasons")
+    check_golden(PATH, before + reasons() + after)
 
 
 @pytest.mark.parametrize("reason", EventReason)

@@ -16,13 +16,14 @@ from tests.unit.extender.pods import pod
 from tests.unit.extender.read_api.served import ServedReads
 
 PAGE = ROOT / "docs" / "read-api.md"
-PATHS = {
-    "/api/v1/nodes/{name}": "/api/v1/nodes/8x-l4-0",
-    "/api/v1/pods/{namespace}/{name}": "/api/v1/pods/default/pod-u1",
-    "/api/v1/groups/{namespace}/{name}": "/api/v1/groups/default/train",
+WITHOUT_EXAMPLE = {
+    "/api/v1/explain/{namespace}/{name}",
+    "/api/v1/groups/{namespace}/{name}",
+    "/api/v1/nodes/{name}",
+    "/api/v1/pods/{namespace}/{name}",
 }
-WITHOUT_EXAMPLE = {"/api/v1/explain/{namespace}/{name}"}
-"""Needs an API server; its answer is that of the route which takes a manifest."""
+"""The first needs an API server, and answers as the route which takes a manifest; the others answer
+one entry of their list."""
 MANIFEST = pod(4, uid="u5", affinity="nvlink", policy="required")
 POSTED = {
     "/api/v1/explain": MANIFEST,
@@ -32,17 +33,36 @@ POSTED = {
         "add": [{"machine": "dgx-h100"}],
     },
 }
-SHOWN = 2
+WIDTH = 120
 
 
 def cut(value: Any) -> Any:
-    """Lists of objects and of lists without what comes after two."""
+    """Lists of objects and of lists without what comes after the first."""
     if isinstance(value, dict):
         return {key: cut(one) for key, one in value.items()}
     if isinstance(value, list):
         is_long = any(isinstance(one, (dict, list)) for one in value)
-        return [cut(one) for one in (value[:SHOWN] if is_long else value)]
+        return [cut(one) for one in (value[:1] if is_long else value)]
     return value
+
+
+def laid_out(value: Any, indent: str = "") -> str:
+    """JSON in few lines: what fits on one is on one, and fields of an object share them."""
+    flat = json.dumps(value)
+    if len(indent + flat) <= WIDTH or not isinstance(value, (dict, list)):
+        return flat
+    inner = indent + "  "
+    if isinstance(value, list):
+        return f"[{', '.join(laid_out(one, indent) for one in value)}]"
+    lines = [""]
+    for key, one in value.items():
+        part = f"{json.dumps(key)}: {laid_out(one, inner)}"
+        if lines[-1] and len(inner + lines[-1] + part) < WIDTH and "\n" not in part:
+            lines[-1] += f" {part},"
+        else:
+            lines.append(f"{part},")
+    body = "".join(f"\n{inner}{line}" for line in lines if line)
+    return f"{{{body.removesuffix(',')}\n{indent}}}"
 
 
 def json_of(served: ServedReads, path: str) -> str:
@@ -50,7 +70,7 @@ def json_of(served: ServedReads, path: str) -> str:
     content = served.call(path).json()
     if "version" in content:
         content["version"] = "1.2.3"
-    return json.dumps(cut(content), indent=2)
+    return laid_out(cut(content))
 
 
 async def events(served: ServedReads) -> str:
@@ -73,7 +93,7 @@ def grouped() -> ServedReads:
     )
     scene.pass_s(1_764_000_000.0 - scene.now_s)
     scene.place("u6", "u7", group="train", n_gpus=8)
-    scene.see("u8", group="sweep", size=2)
+    scene.see("u8", group="waiting", size=2)
     return ServedReads(scene.gateway.engine)
 
 
@@ -99,13 +119,13 @@ def answers() -> str:
         elif method == "post":
             posted = json.dumps(POSTED[path]).encode()
             answer = served.call(path, method="POST", content=posted).json()
-            language, body = "json", json.dumps(cut(answer), indent=2)
+            language, body = "json", laid_out(cut(answer))
         elif path in WITHOUT_EXAMPLE:
             parts.append(title)
             continue
         else:
             asked = groups if path.startswith("/api/v1/groups") else served
-            language, body = "json", json_of(asked, PATHS.get(path, path))
+            language, body = "json", json_of(asked, path)
         parts.append(f"{title}\n```{language}\n{body}\n```\n")
     return "\n" + "\n".join(parts) + "\n"
 

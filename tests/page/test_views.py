@@ -31,7 +31,7 @@ SHOWN = {
     "cluster": "168 GPUs",
     "node": "NUMA 0",
     "dead-link": "GPU 2 to GPU 6 has SYS in place of NV1",
-    "pod": "Placed there now it would get",
+    "pod": "If it were placed again now, it would get",
     "waiting": "of 21 nodes fit",
     "pending": "default/pod-waits",
     "what-if": "1 pod would be placed.",

@@ -88,7 +88,12 @@ def placement_json(one: Trialled) -> Json:
         "n_fit": one.n_fit,
         "reason": one.reason,
         "reasons": [
-            {"reason": group.reason, "reason_label": group.label, "n_nodes": group.n_nodes}
+            {
+                "reason": group.reason.value,
+                "reason_label": group.reason.label,
+                "reason_short": group.reason.short(None if request is None else request.shape),
+                "n_nodes": group.n_nodes,
+            }
             for group in one.refused
         ],
         "assumed": one.pod.assumed,
@@ -113,6 +118,7 @@ def group_json(one: TrialledGroup) -> Json:
         **value_json(place.value),
         "reason": None if place.reason is None else place.reason.value,
         "reason_label": None if place.reason is None else place.reason.label,
+        "reason_short": None if place.reason is None else place.reason.short(),
         "detail": place.detail or _unknown(place.value),
     }
 

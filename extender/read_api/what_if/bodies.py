@@ -80,6 +80,7 @@ class RefusedCount(ReadBody):
 
     reason: str
     reason_label: str
+    reason_short: str
     n_nodes: int
 
 
@@ -133,6 +134,7 @@ class TrialGroupBody(ReadBody):
     limited_by: str | None
     reason: str | None
     reason_label: str | None
+    reason_short: str | None
     detail: str
 
 

@@ -84,6 +84,7 @@ def pending(name="w", **changed):
         "affinity": "nvlink",
         "reason": "no free GPU set has the required affinity",
         "reason_label": "affinity_taken",
+        "reason_short": "no free NVLink set",
         "since_unix_s": NOW[0] - 930,
         "would_fit": {"node": "gpu-1", "when_ended": ["default/p1"], "gpus_freed": 2},
     } | changed
@@ -145,7 +146,7 @@ def test_pods(serve):
             pending(),
             pending("other", namespace="ml"),
             pending("odd", size_gpus=None, affinity=None, reason="invalid\x1b", would_fit=None)
-            | {"reason_label": "invalid_request"},
+            | {"reason_label": "invalid_request", "reason_short": "invalid\x1b"},
         ),
     )
     shown = call("pods", "--no-headers").stdout

@@ -65,7 +65,7 @@ def test_one_by_one_two_jobs_hold_what_the_other_needs():
     assert tune.value is not None
     assert tune.value.gbytes_per_s == pytest.approx(191.2, abs=0.1)
     assert tune.value.least_gbytes_per_s == pytest.approx(0.72 * 191.2, abs=0.1)
-    assert "1 at once, 2 never, which hold 64 GPUs" in say_jobs(run, run)
+    assert "1 at once, and 2 block each other for ever on 64 idle GPUs." in say_jobs(run, run)
 
 
 def test_a_queue_gives_up_where_nothing_helps():

@@ -114,10 +114,11 @@ def test_every_machine_type_has_its_gain_the_largest_first():
 def test_the_result_names_gains_losses_and_waits():
     """The last words of the demo; without a match there is nothing to boast of."""
     figures = [compute_figures([run], NODES) for run in MIX]
-    said = say_result(MATCHED, NODES, figures)
-    assert said.startswith("Of 4 pods ")
-    assert "1 are faster with Coterie than with NVIDIA best-effort, 0 slower and 3 equal" in said
-    assert say_result([], NODES, figures).startswith("Of 0 pods ")
+    shares, compared, waits = say_result(MATCHED, figures, 120).splitlines()
+    assert shares.startswith("Pods get ")
+    assert compared.endswith("1 of 4 are faster, 0 slower, the others equal.")
+    assert waits == "Of 120 pods 0.0 wait with Coterie, 0.0 with NVIDIA best-effort."
+    assert "0 of 0 are faster" in say_result([], figures, 120)
 
 
 def test_examples_are_on_one_machine_type_and_show_a_rivals_better_pod():

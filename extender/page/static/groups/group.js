@@ -66,8 +66,8 @@ function factsOf(group) {
   }
   if (group.n_nodes > 0) {
     const where = `${count(group.n_nodes, "node")}, ${domain(group)}`;
-    const limit = group.limited_by ? `, limited by: ${group.limited_by}` : "";
-    parts.push(h("p", { class: "figure" }, `${where}; predicted over all members with a node: ${worth(group)}${limit}`));
+    const limit = group.limited_by ? `, limited by ${group.limited_by}` : "";
+    parts.push(h("p", { class: "figure" }, `${where}; ${worth(group)} predicted${limit}`));
   }
   return parts;
 }

@@ -142,6 +142,6 @@ function explained(answer) {
 function boundWords(bound) {
   const now = bound?.could_have;
   if (!now) return [];
-  if (!now.fits) return [h("p", {}, `Placed there now it would not fit: ${now.reason}.`)];
-  return now.containers ? [h("p", {}, `Placed there now it would get ${setWords(joined(now.containers))}.`)] : [];
+  if (!now.fits) return [h("p", {}, `If it were placed again now, it would not fit: ${now.reason}.`)];
+  return now.containers ? [h("p", {}, `If it were placed again now, it would get ${setWords(joined(now.containers))}.`)] : [];
 }

@@ -133,6 +133,7 @@ def test_a_pending_pod_shows_why_and_since_when(served):
         "group": None,
         "reason": pod["reason"],
         "reason_label": "not_enough_free",
+        "reason_short": "not enough free GPUs",
         "since_unix_s": 1010.0,
         "last_filtered_unix_s": 1015.0,
         "would_fit": None,

@@ -230,6 +230,7 @@ def test_a_group_with_a_size_is_placed_as_a_whole(served):
             "limited_by": None,
             "reason": "never: no domain of this cluster holds the group",
             "reason_label": "group_never",
+            "reason_short": "never for its group",
             "detail": "never: the cluster has room for 3 of 4 members when empty",
         }
     ]

@@ -110,7 +110,7 @@ def test_a_pod_goes_where_the_verbs_would_put_it(seed, candidate_limit):
         named, best = best_of(cluster, manifest)
         assert (placed.view is None) == (not named)
         if placed.view is None:
-            assert placed.reason == placed.refused[0].reason
+            assert placed.reason == placed.refused[0].reason.value
             continue
         assert placed.view.name in best
         assert placed.n_fit >= len(named)
@@ -190,7 +190,7 @@ def test_the_gpu_model_of_a_node_selector_is_held():
         trial = Trial(cluster.moment(), RULES)
         placed = place(trial, selecting(2, model=product))
         assert (placed.n_fit, trial.unknown_labels) == (n_fit, set())
-        others = {one.label: one.n_nodes for one in placed.refused}
+        others = {one.reason.label: one.n_nodes for one in placed.refused}
         assert others == {"node_affinity": 2 - n_fit}
 
 
@@ -210,7 +210,7 @@ def test_drained_nodes_count_as_no_excluded_ones():
     """They are gone."""
     cluster = live(node("n1"), node("n2"))
     placed = place(Trial(cluster.moment(), RULES, drained=["n1"]), selecting(2, model="Tesla-T4"))
-    assert [(one.label, one.n_nodes) for one in placed.refused] == [("node_affinity", 1)]
+    assert [(one.reason.label, one.n_nodes) for one in placed.refused] == [("node_affinity", 1)]
 
 
 def test_no_node_that_is_allowed_is_a_reason():

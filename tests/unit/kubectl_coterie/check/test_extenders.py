@@ -132,11 +132,11 @@ def lease(age_s, *, holder="extender-0", renewed=True):
 @pytest.mark.parametrize(
     ("read", "state", "words"),
     [
-        (lease(3), "ok", "is held by extender-0"),
+        (lease(3), "ok", "extender-0 leads"),
         (lease(19), "ok", "is held"),
         (lease(21), "failed", "was renewed 21 s ago by extender-0, and has expired"),
-        (lease(1, holder=""), "failed", "has no holder"),
-        (lease(1, renewed=False), "failed", "has no holder"),
+        (lease(1, holder=""), "failed", "has no leader"),
+        (lease(1, renewed=False), "failed", "has no leader"),
         (Read({"spec": {"renewTime": "yesterday"}}), "failed", "expected RFC 3339"),
         (Read(missing="not found", is_absent=True), "failed", "none has led yet"),
         (no_right("leases"), "not known", "cannot list resource"),

@@ -23,15 +23,19 @@ REQUEST = {
 }
 
 
-def group(reason: Reason, n: int, machines: str, nearest: dict[str, Any] | None = None) -> Any:
+def group(
+    reason: Reason, n: int, machines: str, nearest: dict[str, Any] | None = None, **words: str
+) -> Any:
     """A reason of a summary."""
     return {
         "reason": reason.value,
         "reason_label": reason.label,
+        "reason_short": reason.short(),
+        "lacks": None,
         "sentence": f"{reason.value} ({machines})",
         "n": n,
         "nearest": nearest,
-    }
+    } | words
 
 
 def offer(node: str, *gpus: int, rate: float | None = 48.0, share: float | None = 1.0) -> Any:

@@ -143,7 +143,7 @@ def test_each_container_has_a_line():
                     {"gpus": [4, 5], "gbytes_per_s": 150.0, "loss": 0.1, "limited_by": "ring"}
                 ],
             },
-            ["Placed there now it would get {4,5}, 150 GB/s (90 % of its best)."],
+            ["If it were placed again now, it would get {4,5}, 150 GB/s (90 % of its best)."],
             id="a better set",
         ),
     ],

@@ -57,8 +57,8 @@ def answer(*placements: Any, **changed: Any) -> Any:
 def test_pods_that_find_a_node_and_pods_that_do_not():
     """The set with its figures, or each reason with its number of nodes."""
     reasons = [
-        {"reason": "x", "reason_label": "not_enough_free", "n_nodes": 3},
-        {"reason": "y", "reason_label": "affinity_never", "n_nodes": 1},
+        {"reason": "x", "reason_short": "x", "n_nodes": 3},
+        {"reason": "y", "reason_short": "never on this node", "n_nodes": 1},
     ]
     lost: dict[str, Any] = {
         "node": None,
@@ -77,7 +77,7 @@ def test_pods_that_find_a_node_and_pods_that_do_not():
             share=None,
             now_gbytes_per_s=147.9,
         ),
-        placement("ml/c", **lost, reasons=[reasons[0] | {"reason_label": "later"}, reasons[1]]),
+        placement("ml/c", **lost, reasons=reasons),
         placement("ml/d", **lost, reason="not known"),
     )
     none, never = "<none>", "never on this node"
@@ -172,6 +172,7 @@ def group(**changed: Any) -> Any:
         "limited_by": "nic",
         "reason": None,
         "reason_label": None,
+        "reason_short": "no room for its group",
         "detail": "",
     } | changed
 
@@ -253,9 +254,9 @@ def test_a_group_has_a_line(changed, line):
 
 def test_a_member_has_the_reason_of_its_group():
     """Not those of the nodes that would not take it alone."""
-    reasons = [{"reason": "x", "reason_label": "not_enough_free", "n_nodes": 3}]
+    reasons = [{"reason": "x", "reason_short": "x", "n_nodes": 3}]
     lost: dict[str, Any] = {"node": None, "containers": [], "gbytes_per_s": None, "share": None}
     member = placement("ml/a", group="ml/train", reason=NO_ROOM, reasons=reasons, **lost)
-    waits = group(n_placed=0, reason=NO_ROOM, reason_label="group_no_room")
+    waits = group(n_placed=0, reason=NO_ROOM)
     lines = what_if_lines(answer(member, groups=[waits]), PLAIN)
     assert lines[-1].endswith("   no room for its group")
