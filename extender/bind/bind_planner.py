@@ -63,13 +63,16 @@ class BindPlanner:
         view = snapshot.view(node)
         if view is None:
             return Reason.UNKNOWN_NODE, ""
-        fit, kept = self.rater.choose(request, view), self._kept(request, view)
+        fit, kept = self.rater.choose(request, view), None
+        if request.group is not None or request.pod_group:
+            kept = self._kept(request, view)
         if isinstance(fit, Refusal):
             if kept is None:
                 return fit.reason, fit.detail
             fit = None
         plan = kept or plan_fit(request, view, fit, generation=snapshot.generation)
-        plan = self._with_group(plan, request)
+        if request.group is not None and plan.group is None:
+            plan = replace(plan, group=self.groups.plan_group(request, node))
         deadline_s = now_s + self.rules.assume_s
         refused = self.cluster.assume(request, plan, deadline_s=deadline_s)
         if refused is not None:
@@ -93,8 +96,6 @@ class BindPlanner:
         A kubelet that confines pods to NUMA nodes does so by what it has free when they come, so
         that what was claimed for a pod there is chosen again.
         """
-        if request.group is None and not request.pod_group:
-            return None
         claim = self.groups.claim(request.uid) or self.pod_groups.reserved(request.uid)
         if (
             claim is not None
@@ -105,9 +106,3 @@ class BindPlanner:
         ):
             return claim
         return None
-
-    def _with_group(self, plan: Plan, request: PodRequest) -> Plan:
-        """The plan with the pod's group; the same one where it has none, or says it already."""
-        if request.group is None or plan.group is not None:
-            return plan
-        return replace(plan, group=self.groups.plan_group(request, plan.node))

@@ -231,6 +231,9 @@ class Engine:
         *,
         budget: RatingBudget | None = None,
     ) -> Filtered:
+        free_capacity = None
+        if self.cluster.domains.has_network:
+            free_capacity = self._free_capacity.of(request, snapshot)
         named = partial(
             filter_nodes,
             request,
@@ -238,7 +241,7 @@ class Engine:
             rater=self._rater,
             rules=self.rules,
             budget=budget,
-            free_capacity=self._free_capacity_of(request, snapshot),
+            free_capacity=free_capacity,
         )
         if request.group is None:
             return named(requested)
@@ -252,12 +255,6 @@ class Engine:
             siblings=siblings,
             later=later,
         )
-
-    def _free_capacity_of(
-        self, request: PodRequest, snapshot: ClusterSnapshot
-    ) -> NDArray[np.int64] | None:
-        has_network = self.cluster.domains.has_network
-        return self._free_capacity.of(request, snapshot) if has_network else None
 
     def _filter_member(
         self, request: PodRequest, requested: RequestedNodes, now_s: float
@@ -321,14 +318,16 @@ class Engine:
             entries = [responses.score_head(name) + responses.score_tail(0) for name in names]
         else:
             snapshot = self.cluster.snapshot_for(request)
-            generation = snapshot.generation
+            generation, free_capacity = snapshot.generation, None
+            if self.cluster.domains.has_network:
+                free_capacity = self._free_capacity.of(request, snapshot)
             entries = prioritize_nodes(
                 request,
                 requested,
                 snapshot,
                 rater=self._rater,
                 budget=budget,
-                free_capacity=self._free_capacity_of(request, snapshot),
+                free_capacity=free_capacity,
             )
         body = responses.encode_prioritize(entries)
         n_nodes, n_named = len(requested), len(entries)
@@ -358,7 +357,7 @@ class Engine:
                 request,
                 cluster,
                 rater=rater,
-                free_capacity=self._free_capacity_of(request, cluster.snapshot_for(request)),
+                free_capacity=self._free_capacity.of(request, cluster.snapshot_for(request)),
                 unschedulable=unschedulable,
                 tolerations=read_tolerations(pod.spec),
             )

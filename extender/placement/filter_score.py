@@ -48,6 +48,7 @@ __all__ = [
 
 _TAILS = tuple(score_tail(score) for score in range(TOP_SCORE + 1))
 
+
 @dataclass(frozen=True, slots=True)
 class Filtered:
     """Answer of filter. `names_json` are node names as JSON strings, `positions` theirs, int64.
@@ -165,13 +166,14 @@ def score_nodes(  # noqa: PLR0913 - what scores depend on
     if free_capacity is not None:
         packed += per_capacity * free_capacity[positions]
     keys: list[int] = packed.tolist()
+    has_soft_taints = snapshot.node_index.has_soft_taints
     numbers_of = {key: key % per_capacity >> 1 for key in set(keys)}
     by_key = scores(
         {key: ranks[number] for key, number in numbers_of.items() if number in ranks},
         request.size_gpus,
         loss_bounds=rater.loss_bounds,
         has_soft_wishes=request.has_soft_wishes,
-        avoided={key for key in numbers_of if key & 1},
+        avoided={key for key in numbers_of if key & 1} if has_soft_taints else (),
         free_capacity=None
         if free_capacity is None
         else {key: key // per_capacity for key in numbers_of},

@@ -239,7 +239,7 @@ def scores(  # noqa: PLR0913 - what scores depend on
         if rank.step:
             bands.setdefault(_band(rank.step, rank, fastest, loss_bounds), {})[key] = rank
     for band, members in bands.items():
-        best = _closest(members)
+        best = _closest(members, fastest)
         if not has_soft_wishes:
             best = _cheapest(best, size_gpus, avoided)
             if free_capacity is not None:
@@ -264,10 +264,15 @@ _STEP, _SPEED = attrgetter("step"), attrgetter("speed_gbytes_per_s")
 _COST, _N_FREE = attrgetter("cost"), attrgetter("n_free")
 
 
-def _closest(members: Mapping[K, Rank]) -> Mapping[K, Rank]:
-    """The nodes of a band that miss and lose least, by class; of these the fastest."""
+def _closest(members: Mapping[K, Rank], fastest: float) -> Mapping[K, Rank]:
+    """The nodes of a band that miss and lose least, by class; of these the fastest.
+
+    `fastest` is the greatest speed of all; 0 for a pod that does not compare nodes by speed.
+    """
     least = min(members.values(), key=_STEP).step
     members = {key: rank for key, rank in members.items() if rank.step == least}
+    if not fastest:
+        return members
     bound = (1 - EQUAL) * max(members.values(), key=_SPEED).speed_gbytes_per_s
     return {key: rank for key, rank in members.items() if rank.speed_gbytes_per_s >= bound}
 

@@ -26,7 +26,7 @@ from extender.placement.node_order import (
     rank_sets,
     unranked,
 )
-from extender.protocol import Reason, from_unfit
+from extender.protocol import Reason
 from topology.annotations import NicRule, Strength
 from topology.select import MachineTables, PodFit, fit_pod, select_sets
 from topology.topology_manager import Kubelet, fit_admitted
@@ -284,6 +284,8 @@ def _by_kind(
     kinds: dict[NodeKind, list[NodeView]] = {}
     for view in new.values():
         kinds.setdefault(view.kind, []).append(view)
+    if len(kinds) < 2:  # noqa: PLR2004 - nothing to put in order
+        return kinds
     return dict(sorted(kinds.items(), key=lambda item: _is_rated_slowly(item[0])))
 
 
@@ -310,7 +312,9 @@ def _choose(shape: Shape, size_gpus: int, view: NodeView) -> PodFit | Refusal | 
         counted = _by_count(shape, size_gpus, view.free.bit_count())
         return counted if isinstance(counted, Refusal) else None
     fit = _fit(kind.machine, shape, view)
-    return fit if isinstance(fit, PodFit) else Refusal(from_unfit(fit.reason), fit.detail)
+    if isinstance(fit, PodFit):
+        return fit
+    return Refusal(Reason[fit.reason.name], fit.detail)  # the core's reasons have the same names
 
 
 def _fit(machine: MachineType, shape: Shape, view: NodeView) -> PodFit | Unfit:

@@ -13,7 +13,7 @@ from extender.protocol.pod_group import (
     inferred_group,
 )
 from extender.protocol.pod_request import PodRequest, RecentPods, Shape, is_packed, parse_pod
-from extender.protocol.reasons import MAY_PASS, TAKEN, Outlook, Reason, from_unfit
+from extender.protocol.reasons import MAY_PASS, TAKEN, Outlook, Reason
 from extender.protocol.responses import reason_tail, score_head, score_tail
 from extender.protocol.tolerations import read_tolerations
 
@@ -34,7 +34,6 @@ __all__ = [
     "WirePod",
     "decode",
     "failure",
-    "from_unfit",
     "has_group",
     "inferred_group",
     "is_packed",

@@ -21,7 +21,7 @@ from topology.select import UnfitReason
 if TYPE_CHECKING:
     from extender.protocol.pod_request import PodRequest, Shape
 
-__all__ = ["MAY_PASS", "TAKEN", "Outlook", "Reason", "from_unfit"]
+__all__ = ["MAY_PASS", "TAKEN", "Outlook", "Reason"]
 
 
 class Outlook(Enum):
@@ -405,12 +405,3 @@ TAKEN = frozenset(one for one in Reason if one.row.outlook is Outlook.BY_EVICTIO
 """Refusals for want of a set where enough GPUs are free: pods of lower priority may hold one."""
 MAY_PASS = TAKEN | {one for one in Reason if one.row.outlook is Outlook.WHEN_PODS_END}
 """Refusals that may pass when other pods end."""
-
-
-def from_unfit(reason: UnfitReason) -> Reason:
-    """The node's reason for what the core says about its GPU sets.
-
-    >>> from_unfit(UnfitReason.NIC_TAKEN)
-    <Reason.NIC_TAKEN: 'no free GPU set has an RDMA NIC within PXB'>
-    """
-    return Reason[reason.name]

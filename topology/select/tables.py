@@ -18,7 +18,7 @@ Above `MAX_TABLE_GPUS` devices: `topology.select.large`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -95,16 +95,14 @@ class MachineTables:
     best_value: tuple[float, ...]
     class_sum: NDArray[np.float64]
     raw_sum: NDArray[np.float64]
+    n_gpus: int = field(init=False)
+    """Number of GPUs, 1..16."""
+    all_gpus: int = field(init=False)
+    """Mask of all GPUs."""
 
-    @property
-    def n_gpus(self) -> int:
-        """Number of GPUs, 1..16."""
-        return self.topology.n_gpus
-
-    @property
-    def all_gpus(self) -> int:
-        """Mask of all GPUs."""
-        return (1 << self.topology.n_gpus) - 1
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "n_gpus", self.topology.n_gpus)
+        object.__setattr__(self, "all_gpus", (1 << self.topology.n_gpus) - 1)
 
     def floor_of(self, sets: NDArray[np.int64]) -> NDArray[np.float64]:
         """`value` of some masks less the stated error, GB/s."""

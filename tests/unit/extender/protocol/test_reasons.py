@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from extender.protocol import MAY_PASS, TAKEN, Outlook, Reason, WirePod, from_unfit, parse_pod
+from extender.protocol import MAY_PASS, TAKEN, Outlook, Reason, WirePod, parse_pod
 from tests.unit.extender.pods import GPU, container, pod
 from topology.select import UnfitReason
 
@@ -19,8 +19,7 @@ def requested(*sizes: int, **annotations: str):
 @pytest.mark.parametrize("unfit", UnfitReason)
 def test_what_the_core_refuses_has_the_same_name_and_sentence(unfit):
     """A reason that the core gains must not become a KeyError on the request path."""
-    reason = from_unfit(unfit)
-    assert reason.name == unfit.name
+    reason = Reason[unfit.name]
     if reason is not Reason.TOO_FEW_GPUS:
         assert reason.value == unfit.value
 
