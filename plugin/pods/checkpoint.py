@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from kube.errors import Unreadable
 from kube.objects import as_object, list_at, needed_at, object_at, objects_at, parse_object
 from plugin.errors import CheckpointError
-from plugin.pods.holdings import HeldDevices
+from plugin.pods.admission_order import HeldDevices
 from topology.errors import quote
 
 if TYPE_CHECKING:

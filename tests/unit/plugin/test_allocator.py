@@ -70,7 +70,8 @@ class Node:
         self.device_flags.append(with_devices)
         assert self.gate.is_busy
         await asyncio.sleep(LOOK_S)
-        return self.snapshots.pop(0)
+        found = self.snapshots.pop(0)
+        return found if with_devices else replace(found, devices=None)
 
     async def still_held(self, holdings, *, until_s):
         """Those of `kept`, and of `unknown`."""

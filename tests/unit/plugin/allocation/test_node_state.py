@@ -6,7 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from plugin.allocation import Ambiguous, DeviceRequest, NodeState, Requester, UnknownRequester
+from plugin.allocation import (
+    Allocation,
+    AllocationBasis,
+    Ambiguous,
+    DeviceRequest,
+    NodeState,
+    Requester,
+    UnknownRequester,
+)
+from plugin.allocation.node_state import ExpectedAllocate
 from plugin.kubelet import KubeletSnapshot
 from plugin.kubelet.pod_resources import PodDevices
 from plugin.machine import SharedPolicy
@@ -34,6 +43,11 @@ UNKNOWN_POD = UnknownRequester("no pod is known")
 def request(available="GPU-0 GPU-1 GPU-2 GPU-3", size=1) -> DeviceRequest:
     """A question of the kubelet."""
     return DeviceRequest(GPU, frozenset(available.split()), frozenset(), size)
+
+
+def best(*ids: str) -> Allocation:
+    """An answer with these ids."""
+    return Allocation(ids, AllocationBasis.BEST)
 
 
 def test_devices_are_those_of_all_resources():
@@ -267,19 +281,34 @@ def test_a_grant_to_an_unknown_pod_is_kept_until_a_pod_holds_it():
 def test_an_answer_is_expected_back_once_in_any_order():
     """The kubelet takes the answer in random order, and calls again for the next container."""
     known = state()
-    known.expect_allocate(GPU, ("GPU-0", "GPU-1"), requester(A))
-    assert known.expected(GPU, ("GPU-1", "GPU-0")) == requester(A)
+    answer = best("GPU-0", "GPU-1")
+    known.expect_allocate(GPU, answer, requester(A))
+    assert known.expected(GPU, ("GPU-1", "GPU-0")) == ExpectedAllocate(requester(A), answer)
     assert known.expected(GPU, ("GPU-1", "GPU-0")) is None
+
+
+def test_an_answer_is_to_be_chosen_again_after_a_change_of_its_devices_or_the_machine():
+    """A link may have gone down since."""
+    known = state()
+    again = ExpectedAllocate(requester(A), None)
+    known.expect_allocate(GPU, best("GPU-0"), requester(A))
+    known.serve(replace(known.served))
+    assert known.expected(GPU, ("GPU-0",)) == again
+    known.expect_allocate(GPU, best("GPU-0"), requester(A))
+    known.set_unhealthy({"GPU-0": "lost"})
+    assert known.expected(GPU, ("GPU-0",)) == again
+    known.expect_allocate(GPU, best("GPU-1"), requester(A))
+    assert known.expected(GPU, ("GPU-1",)) == ExpectedAllocate(requester(A), best("GPU-1"))
 
 
 def test_an_allocate_makes_other_expectations_of_its_resource_stale():
     """The kubelet allocates for one container after another; other resources are other calls."""
     known = state()
-    known.expect_allocate(GPU, ("GPU-0",), requester(A))
-    known.expect_allocate(MIG, ("M0-0",), requester(B))
+    known.expect_allocate(GPU, best("GPU-0"), requester(A))
+    known.expect_allocate(MIG, best("M0-0"), requester(B))
     assert known.expected(GPU, ("GPU-3",)) is None
     assert known.expected(GPU, ("GPU-0",)) is None
-    assert known.expected(MIG, ("M0-0",)) == requester(B)
+    assert known.expected(MIG, ("M0-0",)) is not None
 
 
 def test_a_pod_that_got_an_error_is_passed_over():
@@ -296,7 +325,7 @@ def test_a_registration_begins_a_new_page():
     known = state()
     known.see(snapshot(A))
     known.record_grant(GPU, ["GPU-0"], requester(A))
-    known.expect_allocate(GPU, ("GPU-1",), requester(A))
+    known.expect_allocate(GPU, best("GPU-1"), requester(A))
     known.record_refusal(requester(B))
     assert known.view(is_fresh=True).preexisting == frozenset()
     known.begin_registration()
@@ -329,8 +358,9 @@ def supply(
     is_fresh=False,
 ):
     """What can be given of a resource."""
-    resource = known.served.inventory.resources[place]
-    return known.supply(resource, own, wanted or request(), is_fresh=is_fresh)
+    resource = list(known.resources)[place]
+    asked = replace(wanted or request(), resource=resource)
+    return known.supply(asked, own, known.view(is_fresh=is_fresh))
 
 
 def test_bad_devices_are_no_supply():
