@@ -1,4 +1,4 @@
-"""The agent's view of its node: devices, pods, holdings, and its own grants.
+"""What the plugin knows of its node: devices, pods, holdings, and its own grants.
 
 A registration resets grants and refusals: what was granted and refused before belongs to a kubelet
 that has forgotten it or knows it better.

@@ -1,4 +1,4 @@
-"""Settings of the agent: flags, environment, file and defaults.
+"""Settings of the node plugin: flags, environment, file and defaults.
 
 Values with their checks; starts nothing.
 """

@@ -208,7 +208,7 @@ class KubeletView:
 
     async def _read_pods(self, within_s: float) -> tuple[tuple[NodePod, ...] | None, str]:
         if within_s <= 0:  # HTTP clients take 0 for no bound at all
-            return None, "the kubelet's pods cannot be read: the time of the call is over"
+            return None, "the kubelet's pods cannot be read: deadline exceeded"
         try:
             return read_node_pods(await self._pods.pods(timeout_s=within_s)), ""
         except KubeError as error:
@@ -222,7 +222,7 @@ class KubeletView:
                 async with asyncio.timeout_at(until_s):
                     return await self._devices.read(), ""
         except TimeoutError:
-            return None, "PodResources: no answer within the time of a call"
+            return None, "PodResources: deadline exceeded"
         except KubeletError as error:
             return None, str(error)
 
@@ -233,7 +233,7 @@ class KubeletView:
             async with asyncio.timeout_at(until_s):
                 return await asyncio.to_thread(self._read_checkpoint, pods, devices)
         except TimeoutError:
-            return None, f"checkpoint {self._checkpoint}: not read within the time of a call"
+            return None, f"checkpoint {self._checkpoint}: deadline exceeded"
 
     def _read_checkpoint(
         self, pods: tuple[NodePod, ...] | None, devices: PodDevices | None

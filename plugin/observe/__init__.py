@@ -1,6 +1,6 @@
-"""Log lines, metrics and the health endpoint of the agent.
+"""Log lines, metrics and the health endpoint of the node plugin.
 
-Only observes: no part of the agent depends on what is recorded here.
+Only observes: no part of the plugin depends on what is recorded here.
 """
 
 from plugin.observe.endpoint import StatusEndpoint, serving

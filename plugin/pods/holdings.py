@@ -15,7 +15,7 @@ from the kubelet's pod list, or with the holdings from its checkpoint. A holding
 left out: its pod has just come or gone, and the next read has it.
 
 That a container runs without the devices it requests is in the report too, where the caller says
-that it lasts: the agent may not write pods, so the extender informs the user.
+that it lasts: the node plugin may not write pods, so the extender informs the user.
 """
 
 from __future__ import annotations

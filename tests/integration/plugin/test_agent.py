@@ -1310,6 +1310,7 @@ ACME: Vendor[Any] = Vendor(
     read_sharing=lambda _raw, _domain: NO_SHARING,
     facts_of=lambda _: {},
     partitions="partitions",
+    visible_devices="ACME_DEVICES",
     simulated=VENDOR.simulated,
     evidence=VENDOR.evidence,
 )
