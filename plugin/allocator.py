@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from plugin.allocation import AdmissionView, Allocation, NodeState, Requester
     from plugin.container import ContainerAccess
-    from plugin.kubelet import HoldingsReader, StillHeld
+    from plugin.kubelet import KubeletView, StillHeld
     from plugin.pods import HeldDevices
 
 __all__ = [
@@ -98,7 +98,7 @@ class AllocatorTools:
     """
 
     state: NodeState
-    kubelet: HoldingsReader
+    kubelet: KubeletView
     emit: Callable[[AllocatorEvent], None]
     on_allocated: Callable[[], None]
 

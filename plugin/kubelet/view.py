@@ -23,14 +23,7 @@ if TYPE_CHECKING:
     from plugin.kubelet.pod_resources import PodDevices
     from plugin.pods import CheckpointEntry, HeldDevices, NodePod
 
-__all__ = [
-    "HoldingsReader",
-    "KubeletRead",
-    "KubeletReader",
-    "KubeletSnapshot",
-    "KubeletView",
-    "StillHeld",
-]
+__all__ = ["KubeletRead", "KubeletSnapshot", "KubeletView", "StillHeld"]
 
 PODS_S = 1.5
 """For the pod list where no call of the kubelet waits for it: as long as a call has
@@ -100,26 +93,6 @@ class StillHeld:
 
     confirmed: tuple[HeldDevices, ...] = ()
     unanswered: tuple[HeldDevices, ...] = ()
-
-
-class KubeletReader(Protocol):
-    """What reports need of `KubeletView`."""
-
-    gate: AdmissionGate
-
-    async def snapshot(
-        self, *, with_devices: bool | None = None, until_s: float | None = None
-    ) -> KubeletSnapshot:
-        """Read the kubelet, without an exception where it cannot be."""
-        ...
-
-
-class HoldingsReader(KubeletReader, Protocol):
-    """What calls need beside that."""
-
-    async def still_held(self, holdings: Iterable[HeldDevices], *, until_s: float) -> StillHeld:
-        """Those of the holdings that the kubelet still counts, or may count, as their pods'."""
-        ...
 
 
 class KubeletView:

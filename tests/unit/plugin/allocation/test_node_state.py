@@ -18,7 +18,6 @@ from plugin.allocation import (
 from plugin.allocation.node_state import ExpectedAllocate
 from plugin.kubelet import KubeletSnapshot
 from plugin.kubelet.pod_resources import PodDevices
-from plugin.machine import SharedPolicy
 from plugin.pods import unlisted_pod
 from tests.unit.plugin.node_states import requester, simulated_served, snapshot, state
 from tests.unit.plugin.node_values import (
@@ -26,7 +25,6 @@ from tests.unit.plugin.node_values import (
     MIG,
     NODE,
     app,
-    gpus,
     holding,
     instances,
     node_pod,
@@ -50,13 +48,6 @@ def best(*ids: str) -> Allocation:
     return Allocation(ids, AllocationBasis.BEST)
 
 
-def test_devices_are_those_of_all_resources():
-    """A GPU beside MIG instances is as busy as they are."""
-    known = state(gpus("GPU-0"), instances(2))
-    assert [one.id for one in known.devices] == ["GPU-0", "M0-0", "M0-1"]
-    assert known.view(is_fresh=True).resources == {GPU, MIG}
-
-
 @pytest.mark.parametrize(
     ("policy", "is_listed"),
     [
@@ -77,13 +68,6 @@ def test_numa_nodes_are_listed_where_the_kubelet_aligns_or_may(policy, is_listed
 
 
 # --- Looks -----------------------------------------------------------------------------------
-
-
-def test_before_any_look_nothing_is_known():
-    """No pods yet is not no pods."""
-    known = state()
-    assert known.pods is None
-    assert known.view(is_fresh=False).pods == ()
 
 
 def test_a_look_replaces_the_last_one():
@@ -171,14 +155,6 @@ def test_a_kubelet_that_lists_ended_pods_does_not_show_which_are_active(phase):
     assert known.active is None
     known.see(snapshot(A, ended, listed=(A,)))
     assert known.active == frozenset({("default", "a")})
-
-
-def test_only_a_fresh_view_shows_which_pods_are_active():
-    """An old list would rule out the pod that has just come."""
-    known = state()
-    known.see(snapshot(A))
-    assert known.view(is_fresh=True).active == frozenset({("default", "a")})
-    assert known.view(is_fresh=False).active is None
 
 
 # --- Looks without the kubelet's pods ----------------------------------------------------------
@@ -363,13 +339,6 @@ def supply(
     return known.supply(asked, own, known.view(is_fresh=is_fresh))
 
 
-def test_bad_devices_are_no_supply():
-    """The kubelet may not have received the change yet."""
-    known = state()
-    known.set_unhealthy({"GPU-0": "XID 79"})
-    assert supply(known).unhealthy == {"GPU-0"}
-
-
 @pytest.mark.parametrize("is_fresh", [True, False])
 def test_held_is_what_the_kubelet_does_not_offer(is_fresh):
     """Whoever has it, and whether or not the kubelet was read for the request; not a bad device."""
@@ -395,14 +364,6 @@ def test_what_the_kubelet_has_lost_count_of_is_held_and_its_gpu_is_busy():
         assert supply(known, offered, own, is_fresh=True).held == frozenset()
 
 
-def test_what_is_planned_for_others_is_reserved():
-    """Not the asker's own plan."""
-    known = state()
-    known.see(snapshot(A, B))
-    assert supply(known).reserved == {"GPU-0", "GPU-1", "GPU-2"}
-    assert supply(known, own=requester(A)).reserved == {"GPU-2"}
-
-
 def test_gpus_are_busy_by_what_is_held_or_was_given():
     """Of any resource; what the kubelet calls available is free, whatever we remember."""
     known = state(replicas(2, "G0", "G1"), instances(1, 1, 1, 1))
@@ -419,15 +380,6 @@ def test_only_the_base_resource_is_rated():
     known = NodeState(NODE, replace(stock, inventory=two))
     assert supply(known).machine is stock.machine is not None
     assert supply(known, place=1).machine is None
-
-
-def test_sharing_is_as_set():
-    """A node's owner decides how replicas are dealt."""
-    served = state().served
-    found = supply(NodeState(NODE, served, shared_policy=SharedPolicy.PACKED, is_one_only=True))
-    assert (found.shared_policy, found.is_one_only) == (SharedPolicy.PACKED, True)
-    default = supply(state())
-    assert (default.shared_policy, default.is_one_only) == (SharedPolicy.DISTRIBUTED, False)
 
 
 def test_devices_of_other_pods_are_held_where_seen_or_granted():

@@ -307,13 +307,6 @@ def test_the_order_of_one_gpu_s_events_does_not_change_its_end(history, xids, ra
 
 
 @given(histories)
-def test_replicas_share_their_instance_s_fate(history):
-    """A replica is the same silicon."""
-    unhealthy = played(history)[0].unhealthy(DEVICES)
-    assert all(unhealthy.get(d.id) == unhealthy.get(d.id[:-1] + "0") for d in DEVICES)
-
-
-@given(histories)
 def test_nothing_is_unhealthy_without_a_cause(history):
     """A GPU that no counting event, poll or silence was about stays in service."""
     is_all = any(
