@@ -664,23 +664,6 @@ def test_pods_of_one_replica_are_packed_where_the_most_is_taken(root, tmp_path):
     asyncio.run(go())
 
 
-def test_replicas_of_mig_instances_are_spread_over_instances(root, tmp_path):
-    """They are counted by instance, as of GPUs by GPU."""
-    name = "nvidia.com/mig-1g.10gb"
-    config = time_sliced(tmp_path, name, replicas=2)
-
-    async def go():
-        node = Node(root, "dgx-a100", config_file=config, mig_strategy="mixed")
-        node.break_machine(mig={"0": ["1g.10gb"] * 7})
-        async with node.running(n_healthy=7):
-            await node.kubelet.until_listed(name, 14)
-            for turn in range(2):
-                got = [await admitted(node, f"{turn}-{i}", name) for i in range(7)]
-                assert len(set(got)) == 7
-
-    asyncio.run(go())
-
-
 def test_a_machine_that_suits_no_figures_is_refused_at_the_start(root, tmp_path):
     """Measured pairs of another machine would rank this one's."""
     figures = tmp_path / "figures"

@@ -30,8 +30,6 @@ from tests.unit.plugin.node_values import (
     node_pod,
     replicas,
 )
-from topology.annotations import TopologyManagerPolicy, TopologyManagerScope
-from topology.topology_manager import TopologyManager
 
 A = node_pod("a", app("main", 2), plan={"main": ("GPU-0", "GPU-1")})
 B = node_pod("b", app("main", 1), plan={"main": ("GPU-2",)})
@@ -46,25 +44,6 @@ def request(available="GPU-0 GPU-1 GPU-2 GPU-3", size=1) -> DeviceRequest:
 def best(*ids: str) -> Allocation:
     """An answer with these ids."""
     return Allocation(ids, AllocationBasis.BEST)
-
-
-@pytest.mark.parametrize(
-    ("policy", "is_listed"),
-    [
-        pytest.param(None, True, id="unknown"),
-        pytest.param(TopologyManagerPolicy.NONE, False, id="none"),
-        pytest.param(TopologyManagerPolicy.BEST_EFFORT, True, id="best-effort"),
-        pytest.param(TopologyManagerPolicy.SINGLE_NUMA_NODE, True, id="single-numa-node"),
-    ],
-)
-def test_numa_nodes_are_listed_where_the_kubelet_aligns_or_may(policy, is_listed):
-    """With `none` it does not look at them, and `single-numa-node` is void without them."""
-    known = state()
-    known.topology_manager = (
-        None if policy is None else TopologyManager(policy, TopologyManagerScope.CONTAINER)
-    )
-    assert known.lists_numa_nodes is is_listed
-    assert known.view(is_fresh=True).kubelet_decides is is_listed
 
 
 # --- Looks -----------------------------------------------------------------------------------

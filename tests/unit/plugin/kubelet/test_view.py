@@ -234,17 +234,6 @@ def test_a_checkpoint_that_cannot_be_read_is_reported(tmp_path, make, noted):
     assert not view(path, NO_SOCKET).has_holdings
 
 
-def test_looks_are_numbered():
-    """A later one is not to be undone by one that began before."""
-    kubelet = Kubelet(PODS, DEVICES)
-
-    async def go():
-        snapshots = KubeletView(kubelet, kubelet, NOWHERE)
-        return [(await snapshots.snapshot()).number for _ in range(3)]
-
-    assert asyncio.run(go()) == [1, 2, 3]
-
-
 @pytest.mark.parametrize(
     ("with_devices", "is_read"),
     [
