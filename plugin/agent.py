@@ -311,7 +311,7 @@ class Agent:
         if [one.name for one in served.inventory.resources] != list(self._device_lists):
             self._end(StopReason.RESOURCES_CHANGED)
             return
-        self._state.served = served
+        self._state.serve(served)
         give_back()
         self._describe()
         self._relist()

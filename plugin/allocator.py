@@ -33,10 +33,9 @@ from plugin.kubelet import KubeletRead
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from plugin.allocation import Allocation, NodeState, Requester
+    from plugin.allocation import AdmissionView, Allocation, NodeState, Requester
     from plugin.container import ContainerAccess
-    from plugin.kubelet import HoldingsReader, StillHeld
-    from plugin.machine import Resource
+    from plugin.kubelet import KubeletView, StillHeld
     from plugin.pods import HeldDevices
 
 __all__ = [
@@ -67,11 +66,6 @@ class IdentifiedBy(Enum):
     """No container remained."""
     UNREACHABLE = "unreachable"
     """The kubelet could not be read."""
-
-    @property
-    def is_fresh(self) -> bool:
-        """Whether the kubelet was read for this request."""
-        return self not in {IdentifiedBy.KNOWN, IdentifiedBy.UNREACHABLE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +98,7 @@ class AllocatorTools:
     """
 
     state: NodeState
-    kubelet: HoldingsReader
+    kubelet: KubeletView
     emit: Callable[[AllocatorEvent], None]
     on_allocated: Callable[[], None]
 
@@ -129,17 +123,17 @@ class ResourceAllocator:
         request = DeviceRequest(self._resource, frozenset(available), frozenset(must_include), size)
         async with self._tools.kubelet.gate.call(until_s):
             # The kubelet has reserved aligned devices before it makes this call.
-            requester, how = await self._identify(
+            requester, view = await self._identify(
                 request, with_devices=not state.lists_numa_nodes, until_s=until_s
             )
-            found = self._choose(request, requester, is_fresh=how.is_fresh)
+            found = self._choose(request, requester, view)
             self._tools.emit(
                 AllocationAnswer(DevicePluginMethod.PREFERRED, request, requester, found)
             )
             if isinstance(found, CallRefused):
                 state.record_refusal(requester)
                 return found
-            state.expect_allocate(self._resource, found.ids, requester)
+            state.expect_allocate(self._resource, found, requester)
             return found.ids
 
     async def allocate(
@@ -160,82 +154,78 @@ class ResourceAllocator:
     ) -> ContainerAccess | CallRefused:
         tools, state = self._tools, self._tools.state
         request = DeviceRequest.fixed(self._resource, ids)
-        requester = state.expected(self._resource, ids)
-        if requester is None:
-            requester, _ = await self._identify(
+        expected = state.expected(self._resource, ids)
+        if expected is None:
+            requester, view = await self._identify(
                 request, with_devices=False, until_s=until_s - _LAST_HOLDER_S
             )
-        granted = await self._grant(request, requester, ids, until_s=until_s)
-        result = granted if isinstance(granted, CallRefused) else granted[0]
+            found = self._choose(request, requester, view)
+        else:
+            requester = expected.requester
+            found = expected.allocation or self._choose(
+                request, requester, state.view(is_fresh=False)
+            )
+        access: ContainerAccess | CallRefused
+        if isinstance(found, CallRefused):
+            access = found
+        else:
+            access = await self._access(request, requester, until_s)
+        result = access if isinstance(access, CallRefused) else found
         tools.emit(AllocationAnswer(DevicePluginMethod.ALLOCATE, request, requester, result))
-        if isinstance(granted, CallRefused):
+        if isinstance(access, CallRefused):
             state.record_refusal(requester)
-            return granted
+            return access
         state.record_grant(self._resource, ids, requester)
         tools.on_allocated()
-        return granted[1]
-
-    async def _grant(
-        self,
-        request: DeviceRequest,
-        requester: Requester,
-        ids: tuple[str, ...],
-        *,
-        until_s: float,
-    ) -> tuple[Allocation, ContainerAccess] | CallRefused:
-        tools = self._tools
-        found = self._choose(request, requester)
-        if isinstance(found, CallRefused):
-            return found
-        others = tools.state.held_by_others(self._resource, ids, requester)
-        if others:
-            found_held = await tools.kubelet.still_held(others, until_s=until_s)
-            if refusal := _refusal(found_held):
-                return CallRefused(refusal)
-        access = self._access(ids)
-        return access if isinstance(access, CallRefused) else (found, access)
-
-    def _choose(
-        self, request: DeviceRequest, requester: Requester, *, is_fresh: bool = False
-    ) -> Allocation | CallRefused:
-        supply = self._tools.state.supply(self._served(), requester, request, is_fresh=is_fresh)
-        found = choose_devices(request, requester, supply)
-        return CallRefused(str(found)) if isinstance(found, AllocationRefusal) else found
-
-    def _access(self, ids: tuple[str, ...]) -> ContainerAccess | CallRefused:
-        chosen = [device for device in self._served().devices if device.id in ids]
-        access = self._tools.state.grant(chosen)
-        return CallRefused(access.reason) if isinstance(access, NoAccess) else access
+        return access
 
     async def _identify(
         self, request: DeviceRequest, *, with_devices: bool, until_s: float
-    ) -> tuple[Requester, IdentifiedBy]:
-        """Find the requester: from what is known where that is certain, else from the kubelet."""
+    ) -> tuple[Requester, AdmissionView]:
+        """Find the requester: from what is known where that is certain, else from the kubelet.
+
+        The view is the one in which it was found, or not.
+        """
+        tools, state = self._tools, self._tools.state
         clock = asyncio.get_running_loop().time
         begun_s = clock()
-        found, how = await self._find(request, with_devices=with_devices, until_s=until_s)
-        self._tools.emit(Identification(how, clock() - begun_s))
-        return found, how
+        view = state.view(is_fresh=False)
+        requester, how = identify(request, view), IdentifiedBy.KNOWN
+        if not isinstance(requester, Identified):
+            since = state.grants
+            snapshot = await tools.kubelet.snapshot(with_devices=with_devices, until_s=until_s)
+            state.see(snapshot, since=since)
+            tools.emit(KubeletRead(snapshot.error))
+            view = state.view(is_fresh=snapshot.pods is not None)
+            if view.is_fresh:
+                requester = identify(request, view)
+                how = _HOW[type(requester)]
+            else:
+                requester, how = UnknownRequester(snapshot.error), IdentifiedBy.UNREACHABLE
+        tools.emit(Identification(how, clock() - begun_s))
+        return requester, view
 
-    async def _find(
-        self, request: DeviceRequest, *, with_devices: bool, until_s: float
-    ) -> tuple[Requester, IdentifiedBy]:
+    def _choose(
+        self, request: DeviceRequest, requester: Requester, view: AdmissionView
+    ) -> Allocation | CallRefused:
+        supply = self._tools.state.supply(request, requester, view)
+        found = choose_devices(request, requester, supply)
+        return CallRefused(str(found)) if isinstance(found, AllocationRefusal) else found
+
+    async def _access(
+        self, request: DeviceRequest, requester: Requester, until_s: float
+    ) -> ContainerAccess | CallRefused:
+        """What gives access to all of the request, unless another pod still has some of it."""
         tools, state = self._tools, self._tools.state
-        known = identify(request, state.view(is_fresh=False))
-        if isinstance(known, Identified):
-            return known, IdentifiedBy.KNOWN
-        since = state.grants
-        snapshot = await tools.kubelet.snapshot(with_devices=with_devices, until_s=until_s)
-        state.see(snapshot, since=since)
-        tools.emit(KubeletRead(snapshot.error))
-        if snapshot.pods is None:
-            return UnknownRequester(snapshot.error), IdentifiedBy.UNREACHABLE
-        found = identify(request, state.view(is_fresh=True))
-        return found, _HOW[type(found)]
-
-    def _served(self) -> Resource:
-        resources = self._tools.state.served.inventory.resources
-        return next(one for one in resources if one.name == self._resource)
+        ids = request.must_include
+        others = state.held_by_others(self._resource, ids, requester)
+        if others:
+            reason = _refusal(await tools.kubelet.still_held(others, until_s=until_s))
+            if reason:
+                return CallRefused(reason)
+        devices = state.resources[self._resource].devices
+        access = state.grant([device for device in devices if device.id in ids])
+        return CallRefused(access.reason) if isinstance(access, NoAccess) else access
 
 
 def _refusal(found: StillHeld) -> str:

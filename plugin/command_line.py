@@ -147,7 +147,7 @@ def _serve(flags: Mapping[str, object], _: Namespace) -> None:
 
 
 def _discover(flags: Mapping[str, object], given: Namespace) -> None:
-    from plugin.observe import reading_text  # noqa: PLC0415 - only here, the agent's memory is counted
+    from plugin.observe import reading_text  # noqa: PLC0415 - only here, its memory is counted
     from plugin.observe.reading_json import reading_json  # noqa: PLC0415 - as above
 
     reading = _read(_load_here(flags))
@@ -177,6 +177,7 @@ def _measure(flags: Mapping[str, object], given: Namespace) -> None:
             uuids,
             sets,
             benchmark=Benchmark(given.command, given.message_bytes, given.timeout_s),
+            visible_devices=VENDOR.visible_devices,
             date=datetime.now(UTC).date().isoformat(),
             advance=advance,
         )
@@ -192,7 +193,7 @@ def _measure(flags: Mapping[str, object], given: Namespace) -> None:
 
 
 def _record(flags: Mapping[str, object], given: Namespace) -> None:
-    from plugin.record import record_to  # noqa: PLC0415 - only here, the agent's memory is counted
+    from plugin.record import record_to  # noqa: PLC0415 - only here, its memory is counted
 
     try:
         record_to(given.out, _load_here(flags), keeps_ids=given.keep_ids, say=_say)
@@ -227,7 +228,7 @@ def _clean(flags: Mapping[str, object], given: Namespace) -> None:
 def _answering_probes(
     settings: PluginSettings, cleaned: threading.Event
 ) -> AbstractContextManager[int]:
-    """Serve the agent's routes: a rollout of pods that clean is done when their nodes are clean."""
+    """Serve the plugin's routes: a rollout of pods that clean ends when all nodes are clean."""
     endpoint = StatusEndpoint(
         live=lambda: "", ready=lambda: "" if cleaned.is_set() else "the node is not clean yet"
     )

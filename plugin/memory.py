@@ -1,4 +1,4 @@
-"""Keeps the agent's memory small.
+"""Keeps the plugin's memory small.
 
 Rating the sets of a machine of 16 GPUs takes some 10 MiB for a moment, which the C library would
 keep. A full garbage collection takes some 50 ms with all that is imported, while the kubelet waits.

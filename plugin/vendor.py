@@ -1,8 +1,8 @@
-"""The vendor whose GPUs the agent serves: the only module that names a vendor's folder.
+"""The vendor whose GPUs the plugin serves: the only module that names a vendor's folder.
 
 Such a folder exports `VENDOR`, a `plugin.machine.Vendor`, and `VendorSettings`, its section of the
 settings (a `kube.settings.ProgramSettings`). Beside the vendor's own fields that section has what
-the agent reads of any vendor's:
+the plugin reads of any vendor's:
 
 - the fields `kubelet_socket`, `fail_on_init_error` and `shared_devices_allocation_policy`;
 - `SERVING_ONLY`, the fields that have no effect where no device is served; `IGNORED_KEYS`, the keys

@@ -5,8 +5,6 @@ alone (pkg/kubelet/cm/devicemanager/plugin/v1beta1; 1.37's is in `fake_kubelet_b
 PodResources reports what pods got, and limits the rate of requests. Which devices a pod gets that
 arrives is in `tests.device_manager`. The checkpoint is memory that outlives `kill`. It is no
 authority: tests/cluster holds the plugin against the real kubelet.
-
-`python -m tests.fake_kubelet FOLDER` runs one as a process of its own, which can be killed.
 """
 
 from __future__ import annotations
@@ -16,9 +14,7 @@ import contextlib
 import random
 import secrets
 import stat
-import sys
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -33,6 +29,7 @@ from topology.select import ContainerRole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from plugin.pods import NodePod, PodContainer
 
@@ -404,20 +401,3 @@ class FakeKubelet(DeviceManager):
 
 def _unary(method, request, answer):
     return grpc.unary_unary_rpc_method_handler(method, request.FromString, answer.SerializeToString)
-
-
-async def _main(root: Path) -> None:
-    """Run until killed, and say what happens, a line each."""
-    kubelet = FakeKubelet(root)
-    await kubelet.start()
-    while True:
-        for line in kubelet.log:
-            sys.stdout.write(f"{line}\n")
-        sys.stdout.flush()
-        kubelet.log.clear()
-        with contextlib.suppress(TimeoutError):
-            await kubelet.until(lambda: bool(kubelet.log), 60.0)
-
-
-if __name__ == "__main__":
-    asyncio.run(_main(Path(sys.argv[1])))

@@ -5,6 +5,7 @@ Decides from values; knows no gRPC and no vendor library.
 
 from plugin.allocation.node_state import NodeState
 from plugin.allocation.pod_matching import (
+    AdmissionView,
     Ambiguous,
     DeviceRequest,
     Identified,
@@ -20,6 +21,7 @@ from plugin.allocation.preferred_allocation import (
 )
 
 __all__ = [
+    "AdmissionView",
     "Allocation",
     "AllocationBasis",
     "AllocationRefusal",

@@ -1,4 +1,4 @@
-"""The agent's view of its node: devices, pods, holdings, and its own grants.
+"""What the plugin knows of its node: devices, pods, holdings, and its own grants.
 
 A registration resets grants and refusals: what was granted and refused before belongs to a kubelet
 that has forgotten it or knows it better.
@@ -6,7 +6,7 @@ that has forgotten it or knows it better.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from plugin.allocation.pod_matching import (
@@ -25,13 +25,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from plugin.allocation.pod_matching import DeviceRequest, Requester
+    from plugin.allocation.preferred_allocation import Allocation
     from plugin.container import ContainerAccess
     from plugin.kubelet import KubeletSnapshot
-    from plugin.machine import Device, Resource, ServedMachine
+    from plugin.machine import Device, ServedMachine
     from plugin.pods import NodePod
     from topology.topology_manager import TopologyManager
 
-__all__ = ["NodeState"]
+__all__ = ["ExpectedAllocate", "NodeState"]
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedAllocate:
+    """An answer to GetPreferredAllocation that Allocate repeats.
+
+    `allocation` is None where devices or machine have changed since: it has to be chosen again.
+    """
+
+    requester: Requester
+    allocation: Allocation | None
 
 
 def _not_prepared(devices: Sequence[Device]) -> NoAccess:
@@ -51,7 +63,7 @@ class NodeState:
         is_one_only: bool = False,
     ) -> None:
         self.node = node
-        self.served = served
+        self.serve(served)
         self.unhealthy: Mapping[str, str] = {}
         """Why devices must not be allocated: reason by id."""
         self.grant: Callable[[Sequence[Device]], ContainerAccess | NoAccess] = _not_prepared
@@ -75,20 +87,13 @@ class NodeState:
         self.active: frozenset[tuple[str, str]] | None = None
         """Namespaces and names in the last PodResources list, where it has active pods only."""
         self._preexisting: frozenset[str] = frozenset()
-        self._grants: tuple[HeldDevices, ...] = ()
+        self.grants: tuple[HeldDevices, ...] = ()
+        """Granted since the registration, oldest first, to pods that are there."""
         self._refused: frozenset[str] = frozenset()
         self._ever_unhealthy: frozenset[str] = frozenset()
-        self._expected: dict[tuple[str, frozenset[str]], Requester] = {}
-
-    @property
-    def devices(self) -> tuple[Device, ...]:
-        """All devices of all resources."""
-        return self.served.devices
-
-    @property
-    def resources(self) -> frozenset[str]:
-        """The names of all resources."""
-        return frozenset(one.name for one in self.served.inventory.resources)
+        self._expected: dict[
+            tuple[str, frozenset[str]], tuple[Requester, Allocation, ServedMachine]
+        ] = {}
 
     @property
     def lists_numa_nodes(self) -> bool:
@@ -102,15 +107,18 @@ class NodeState:
 
     # --- what the shells record ---
 
+    def serve(self, served: ServedMachine) -> None:
+        """Record the machine that is served from now on."""
+        self.served = served
+        self.resources = {one.name: one for one in served.inventory.resources}
+        """By name, the base resource first."""
+        self.devices = served.devices
+        """Those of all resources."""
+
     def set_unhealthy(self, unhealthy: Mapping[str, str]) -> None:
         """Record which devices are unhealthy now."""
         self.unhealthy = dict(unhealthy)
         self._ever_unhealthy |= unhealthy.keys()
-
-    @property
-    def grants(self) -> tuple[HeldDevices, ...]:
-        """Granted since the registration, oldest first, to pods that are there."""
-        return self._grants
 
     def see(
         self, snapshot: KubeletSnapshot, *, since: tuple[HeldDevices, ...] | None = None
@@ -127,7 +135,7 @@ class NodeState:
         self.active = None
         self.is_blind = snapshot.pods is None
         self.knows_holdings = snapshot.has_holdings
-        before = self._grants if since is None else since
+        before = self.grants if since is None else since
         if snapshot.pods is None:
             self._see_unlisted(snapshot, before)
         else:
@@ -142,15 +150,15 @@ class NodeState:
         self.pods = pods
         present = {pod.uid for pod in pods}
         self._refused &= present
-        if not snapshot.has_holdings:
+        if not self.knows_holdings:
             # Keep what was known of pods that are still there.
             self.holdings = tuple(h for h in self.holdings if h.uid in present)
             return
         self._take_holdings(snapshot, pods)
         held = {one for holding in self.holdings for one in holding.ids}
-        self._grants = tuple(
+        self.grants = tuple(
             grant
-            for grant in self._grants
+            for grant in self.grants
             if grant not in before
             or (grant.uid in present if grant.uid else not held.issuperset(grant.ids))
         )
@@ -171,8 +179,8 @@ class NodeState:
         still = (pod for pod in self.pods or () if (pod.namespace, pod.name) in there)
         self.pods = (*still, *new.values())
         held = {one for holding in self.holdings for one in holding.ids}
-        self._grants = tuple(
-            grant for grant in self._grants if grant not in before or not held.issuperset(grant.ids)
+        self.grants = tuple(
+            grant for grant in self.grants if grant not in before or not held.issuperset(grant.ids)
         )
 
     def _take_holdings(self, snapshot: KubeletSnapshot, pods: tuple[NodePod, ...]) -> None:
@@ -194,22 +202,26 @@ class NodeState:
 
         The pods that it has now were there before.
         """
-        self._grants = ()
+        self.grants = ()
         self._refused = frozenset()
         self._expected.clear()
         self._ever_unhealthy = frozenset(self.unhealthy)
         self._preexisting = frozenset(pod.uid for pod in self.pods or ())
 
-    def expect_allocate(self, resource: str, ids: Iterable[str], requester: Requester) -> None:
+    def expect_allocate(self, resource: str, found: Allocation, requester: Requester) -> None:
         """Record an answer: an Allocate of these ids will be for the same container."""
-        self._expected[resource, frozenset(ids)] = requester
+        self._expected[resource, frozenset(found.ids)] = (requester, found, self.served)
 
-    def expected(self, resource: str, ids: Iterable[str]) -> Requester | None:
-        """The requester that these ids were last preferred for, once; None where there is none."""
+    def expected(self, resource: str, ids: Iterable[str]) -> ExpectedAllocate | None:
+        """The answer that was last given with these ids, once; None where there is none."""
         found = self._expected.get((resource, frozenset(ids)))
         # The kubelet serves one container after another: all other answers are stale.
         self._expected = {key: v for key, v in self._expected.items() if key[0] != resource}
-        return found
+        if found is None:
+            return None
+        requester, allocation, served = found
+        is_valid = served is self.served and self.unhealthy.keys().isdisjoint(allocation.ids)
+        return ExpectedAllocate(requester, allocation if is_valid else None)
 
     def record_grant(self, resource: str, ids: Iterable[str], requester: Requester) -> None:
         """Record devices that were granted."""
@@ -221,9 +233,9 @@ class NodeState:
         grant = HeldDevices(namespace, name, container, resource, tuple(sorted(ids)), uid)
         # Earlier grants of these ids to others have been freed since; the pod's own are reused.
         others = (
-            one for one in self._grants if one.uid == uid is not None or not {*one.ids} & {*ids}
+            one for one in self.grants if one.uid == uid is not None or not {*one.ids} & {*ids}
         )
-        self._grants = (*others, grant)
+        self.grants = (*others, grant)
 
     def record_refusal(self, requester: Requester) -> None:
         """Record that a pod got an error, which ends it."""
@@ -236,11 +248,11 @@ class NodeState:
         """The view that finds a requester."""
         return AdmissionView(
             node=self.node,
-            resources=self.resources,
+            resources=self.resources.keys(),
             pods=self.pods or (),
             is_fresh=is_fresh,
             holdings=self.holdings,
-            grants=self._grants,
+            grants=self.grants,
             refused=self._refused,
             preexisting=self._preexisting,
             active=self.active if is_fresh else None,
@@ -259,41 +271,34 @@ class NodeState:
         wanted = set(ids)
         found = (
             replace(one, ids=tuple(id_ for id_ in one.ids if id_ in wanted))
-            for one in dict.fromkeys((*self.holdings, *self._grants))
+            for one in dict.fromkeys((*self.holdings, *self.grants))
             if one.resource == resource and one.uid not in {None, own}
         )
         return tuple(one for one in found if one.ids)
 
-    def supply(
-        self,
-        resource: Resource,
-        requester: Requester,
-        request: DeviceRequest,
-        *,
-        is_fresh: bool = False,
-    ) -> Supply:
-        """What can be allocated of a resource to a requester.
+    def supply(self, request: DeviceRequest, requester: Requester, view: AdmissionView) -> Supply:
+        """What can be allocated to a requester, by the view in which it was looked for.
 
-        Held is what the kubelet does not offer though it is healthy. With `is_fresh` the kubelet
-        was read for this request: then a device that a running pod holds is held too where the
-        kubelet offers it, having lost count of it (`plugin.kubelet.admission_gate`).
+        Held is what the kubelet does not offer though it is healthy. Where active pods are known, a
+        device that one of them holds is held too where the kubelet offers it, having lost count of
+        it (`plugin.kubelet.admission_gate`).
         """
         own = {one.pod.uid for one in candidates_of(requester)}
-        is_sure = is_fresh and self.active is not None
-        lost = {one for h in self.holdings if is_sure and h.uid not in own for one in h.ids}
-        given = {one for h in (*self.holdings, *self._grants) for one in h.ids} - request.available
+        is_sure = view.active is not None
+        lost = {one for h in view.holdings if is_sure and h.uid not in own for one in h.ids}
+        given = {one for h in (*view.holdings, *view.grants) for one in h.ids} - request.available
         in_use = lost | given
+        resource = self.resources[request.resource]
         known = {device.id for device in resource.devices}
         held = known - request.available - self.unhealthy.keys() | known & in_use
-        resources = self.served.inventory.resources
-        is_base = bool(resources) and resource.name == resources[0].name
+        is_base = resource is self.served.inventory.resources[0]
         return Supply(
             resource=resource,
             machine=self.served.machine if is_base else None,
             unhealthy=frozenset(self.unhealthy),
             held=frozenset(held),
-            reserved=reserved_for_others(requester, self.view(is_fresh=False)),
-            busy_gpus=frozenset(d.gpu_uuid for d in self.devices if d.id in in_use),
+            reserved=reserved_for_others(requester, view),
+            busy_gpus=frozenset(d.gpu.uuid for d in self.devices if d.id in in_use),
             shared_policy=self._shared_policy,
             is_one_only=self._is_one_only,
         )

@@ -70,7 +70,7 @@ def pack(
         in_use = {
             device.place
             for device in pool.devices
-            if device.id in pool.held or device.gpu_uuid in pool.busy_gpus
+            if device.id in pool.held or device.gpu.uuid in pool.busy_gpus
         }
         more = _from_partitions(free, chosen, in_use, size=size)
     return tuple(device.id for device in (*chosen, *more))

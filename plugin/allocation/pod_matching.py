@@ -44,6 +44,7 @@ kubelet that lists every free device and takes none without a request
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from plugin.pods import (
@@ -56,7 +57,7 @@ from plugin.pods import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from plugin.pods import HeldDevices, NodePod, PodContainer
 
@@ -101,6 +102,14 @@ class DeviceRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitingPods:
+    """Pods that lack devices, by kind."""
+
+    ahead: tuple[PendingContainer, ...]
+    overdue: tuple[PendingContainer, ...]
+
+
+@dataclass(frozen=True)
 class AdmissionView:
     """What is known of the node at the moment of a request.
 
@@ -119,7 +128,7 @@ class AdmissionView:
     """
 
     node: str
-    resources: frozenset[str]
+    resources: Collection[str]
     pods: tuple[NodePod, ...]
     is_fresh: bool
     holdings: tuple[HeldDevices, ...] = ()
@@ -129,6 +138,23 @@ class AdmissionView:
     active: frozenset[tuple[str, str]] | None = None
     kubelet_decides: bool = False
     always_healthy: frozenset[str] = frozenset()
+
+    @cached_property
+    def waiting(self) -> WaitingPods:
+        """The pods that lack devices."""
+        by_pod = HoldingsByPod((*self.holdings, *self.grants))
+        ahead: list[PendingContainer] = []
+        overdue: list[PendingContainer] = []
+        for pod in self.pods:
+            is_active = self.active is None or (pod.namespace, pod.name) in self.active
+            if pod.has_ended or not is_active:
+                continue
+            if pod.is_started or pod.uid in self.preexisting:
+                overdue.extend(pending_restarts(pod, by_pod.of(pod), self.resources))
+            elif pod.uid not in self.refused:
+                pending = next_pending(pod, by_pod.of(pod), self.resources)
+                ahead += [] if pending is None else [pending]
+        return WaitingPods(tuple(ahead), tuple(overdue))
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,22 +194,14 @@ _MAY_BE_OLD = "the pod list may be older than the requesting pod"
 _NO_CANDIDATE = "no pending pod of this node requests these devices"
 
 
-@dataclass(frozen=True, slots=True)
-class _Waiting:
-    """Pods that lack devices, by kind."""
-
-    ahead: tuple[PendingContainer, ...]
-    overdue: tuple[PendingContainer, ...]
-
-
 def identify(request: DeviceRequest, view: AdmissionView) -> Requester:
     """Find the requester. O(pods x containers); each plan is parsed once."""
-    waiting = _waiting(view)
     if not view.is_fresh:
-        pending = _admission_in_progress(request, view, waiting)
+        pending = _admission_in_progress(request, view)
         if pending is None:
             return UnknownRequester(_MAY_BE_OLD)
         return _identified(pending, request, view)
+    waiting = view.waiting
     ahead = [pending for pending in waiting.ahead if _fits(request, pending, view)]
     overdue = [pending for pending in waiting.overdue if _fits_again(request, pending, view)]
     is_one_ahead = view.active is not None and len(waiting.ahead) == 1
@@ -206,23 +224,7 @@ def reserved_for_others(identity: Requester, view: AdmissionView) -> frozenset[s
     own = None
     if isinstance(identity, Identified):
         own = (identity.pod.uid, identity.container)
-    return reserved_ids(_waiting(view).ahead, node=view.node, own=own)
-
-
-def _waiting(view: AdmissionView) -> _Waiting:
-    by_pod = HoldingsByPod((*view.holdings, *view.grants))
-    ahead: list[PendingContainer] = []
-    overdue: list[PendingContainer] = []
-    for pod in view.pods:
-        is_active = view.active is None or (pod.namespace, pod.name) in view.active
-        if pod.has_ended or not is_active:
-            continue
-        if pod.is_started or pod.uid in view.preexisting:
-            overdue.extend(pending_restarts(pod, by_pod.of(pod), view.resources))
-        elif pod.uid not in view.refused:
-            pending = next_pending(pod, by_pod.of(pod), view.resources)
-            ahead += [] if pending is None else [pending]
-    return _Waiting(tuple(ahead), tuple(overdue))
+    return reserved_ids(view.waiting.ahead, node=view.node, own=own)
 
 
 def _can_be(request: DeviceRequest, pending: PendingContainer) -> bool:
@@ -270,15 +272,14 @@ def _later_containers(request: DeviceRequest, pending: PendingContainer) -> list
     ]
 
 
-def _admission_in_progress(
-    request: DeviceRequest, view: AdmissionView, waiting: _Waiting
-) -> PendingContainer | None:
+def _admission_in_progress(request: DeviceRequest, view: AdmissionView) -> PendingContainer | None:
     """The pod whose admission continues, if that is certain."""
-    is_disturbed = any(_fits_again(request, pending, view) for pending in waiting.overdue)
-    if view.kubelet_decides or is_disturbed or not view.grants:
+    if view.kubelet_decides or not view.grants:
+        return None
+    if any(_fits_again(request, pending, view) for pending in view.waiting.overdue):
         return None
     last = view.grants[-1].uid
-    for pending in waiting.ahead:
+    for pending in view.waiting.ahead:
         if pending.pod.uid == last and _fits(request, pending, view):
             return pending if _is_alive(pending, request, view) else None
     return None

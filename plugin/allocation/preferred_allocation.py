@@ -140,13 +140,14 @@ def choose_devices(
     parsed = [_policy_of(one) for one in candidates]
     policies = [policy for policy, _ in parsed] or [LEAST_HARM]
     notes = [note for _, note in parsed if note]
+    required = [policy for policy in policies if requires(policy, request.size)]
     for one in candidates:
-        problem = _plan_problem(one, request, usable, supply=supply, policies=policies)
+        problem = _plan_problem(one, request, usable, supply=supply, required=required)
         if one.planned and not problem:
             basis = AllocationBasis.PLANNED if len(candidates) == 1 else AllocationBasis.SWAPPED
             return Allocation(_ordered(one.planned, supply), basis, tuple(notes))
         notes += [f"plan of {_name(one)} cannot be kept: {problem}"] if problem else []
-    found = _without_plan(request, usable, supply, policies)
+    found = _without_plan(request, usable, supply, policies, required)
     if isinstance(found, NoSet):
         return AllocationRefusal(RefusalReason.REQUIRED, "; ".join((found.detail, *notes)))
     if not candidates:
@@ -192,7 +193,7 @@ def _plan_problem(
     usable: frozenset[str],
     *,
     supply: Supply,
-    policies: Sequence[PlacementPolicy],
+    required: Sequence[PlacementPolicy],
 ) -> str:
     """Why a plan cannot be kept; empty where it can, or there is none."""
     planned = frozenset(one.planned)
@@ -206,8 +207,8 @@ def _plan_problem(
         return f"it names {len(planned)} devices, the kubelet requests {request.size}"
     if others:
         return f"the kubelet allocates {others} in any case"
-    machine = _machine(supply, usable)
-    if machine is None or all(serves(planned, policy, machine) for policy in policies):
+    machine = _machine(supply, usable) if required else None
+    if machine is None or all(serves(planned, policy, machine) for policy in required):
         return ""
     return "it no longer meets what is required"
 
@@ -221,10 +222,10 @@ def _without_plan(
     usable: frozenset[str],
     supply: Supply,
     policies: Sequence[PlacementPolicy],
+    required: Sequence[PlacementPolicy],
 ) -> BestSet | NoSet:
     spared = usable - supply.reserved | request.must_include
     areas = [area for area in dict.fromkeys((spared, usable)) if len(area) >= request.size]
-    required = [policy for policy in policies if requires(policy, request.size)]
     machine = _machine(supply, usable)
     if machine is not None and (required or not _is_counted(supply.resource)):
         return find_best_set(

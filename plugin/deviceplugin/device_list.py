@@ -35,29 +35,24 @@ class DeviceList:
     """
 
     def __init__(self, devices: Iterable[ListedDevice] = ()) -> None:
-        self._devices = tuple(devices)
         self._changed = asyncio.Event()
-
-    @property
-    def devices(self) -> tuple[ListedDevice, ...]:
+        self.devices: tuple[ListedDevice, ...] = ()
         """The list as it is now."""
-        return self._devices
-
-    @property
-    def ids(self) -> frozenset[str]:
-        """The ids in the list, of healthy and unhealthy devices."""
-        return frozenset(device.id for device in self._devices)
+        self.ids: frozenset[str] = frozenset()
+        """The ids in it, of healthy and unhealthy devices."""
+        self.replace(devices)
 
     def replace(self, devices: Iterable[ListedDevice]) -> None:
         """Set the list."""
         new = tuple(devices)
-        if new != self._devices:
-            self._devices = new
+        if new != self.devices:
+            self.devices = new
+            self.ids = frozenset(device.id for device in new)
             self._changed.set()
             self._changed = asyncio.Event()
 
     async def changed_from(self, seen: tuple[ListedDevice, ...]) -> tuple[ListedDevice, ...]:
         """Wait until the list differs from `seen`; the list as it is then."""
-        while self._devices == seen:
+        while self.devices == seen:
             await self._changed.wait()
-        return self._devices
+        return self.devices

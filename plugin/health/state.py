@@ -81,7 +81,7 @@ class FaultScope:
         """Whether a device is this, lies in it, or contains it."""
         if self.gpu is None:
             return True
-        if self.gpu != device.gpu_uuid:
+        if self.gpu != device.gpu.uuid:
             return False
         own = device.partition
         if self.partition is None or own is None:
@@ -215,7 +215,7 @@ class HealthState:
     def _reason(self, device: Device) -> str | None:
         if self.no_response is not None:
             return self.no_response
-        fault = self.faults.get(device.gpu_uuid)
+        fault = self.faults.get(device.gpu.uuid)
         if fault is not None and fault.counts:
             return fault.reason
         marks = [

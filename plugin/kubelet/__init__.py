@@ -10,20 +10,11 @@ from plugin.kubelet.topology_manager import (
     TopologyManagerPoller,
     TopologyManagerSource,
 )
-from plugin.kubelet.view import (
-    HoldingsReader,
-    KubeletRead,
-    KubeletReader,
-    KubeletSnapshot,
-    KubeletView,
-    StillHeld,
-)
+from plugin.kubelet.view import KubeletRead, KubeletSnapshot, KubeletView, StillHeld
 
 __all__ = [
     "AdmissionGate",
-    "HoldingsReader",
     "KubeletRead",
-    "KubeletReader",
     "KubeletSnapshot",
     "KubeletView",
     "PodResources",

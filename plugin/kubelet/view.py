@@ -23,14 +23,7 @@ if TYPE_CHECKING:
     from plugin.kubelet.pod_resources import PodDevices
     from plugin.pods import CheckpointEntry, HeldDevices, NodePod
 
-__all__ = [
-    "HoldingsReader",
-    "KubeletRead",
-    "KubeletReader",
-    "KubeletSnapshot",
-    "KubeletView",
-    "StillHeld",
-]
+__all__ = ["KubeletRead", "KubeletSnapshot", "KubeletView", "StillHeld"]
 
 PODS_S = 1.5
 """For the pod list where no call of the kubelet waits for it: as long as a call has
@@ -100,26 +93,6 @@ class StillHeld:
 
     confirmed: tuple[HeldDevices, ...] = ()
     unanswered: tuple[HeldDevices, ...] = ()
-
-
-class KubeletReader(Protocol):
-    """What reports need of `KubeletView`."""
-
-    gate: AdmissionGate
-
-    async def snapshot(
-        self, *, with_devices: bool | None = None, until_s: float | None = None
-    ) -> KubeletSnapshot:
-        """Read the kubelet, without an exception where it cannot be."""
-        ...
-
-
-class HoldingsReader(KubeletReader, Protocol):
-    """What calls need beside that."""
-
-    async def still_held(self, holdings: Iterable[HeldDevices], *, until_s: float) -> StillHeld:
-        """Those of the holdings that the kubelet still counts, or may count, as their pods'."""
-        ...
 
 
 class KubeletView:
@@ -208,7 +181,7 @@ class KubeletView:
 
     async def _read_pods(self, within_s: float) -> tuple[tuple[NodePod, ...] | None, str]:
         if within_s <= 0:  # HTTP clients take 0 for no bound at all
-            return None, "the kubelet's pods cannot be read: the time of the call is over"
+            return None, "the kubelet's pods cannot be read: deadline exceeded"
         try:
             return read_node_pods(await self._pods.pods(timeout_s=within_s)), ""
         except KubeError as error:
@@ -222,7 +195,7 @@ class KubeletView:
                 async with asyncio.timeout_at(until_s):
                     return await self._devices.read(), ""
         except TimeoutError:
-            return None, "PodResources: no answer within the time of a call"
+            return None, "PodResources: deadline exceeded"
         except KubeletError as error:
             return None, str(error)
 
@@ -233,7 +206,7 @@ class KubeletView:
             async with asyncio.timeout_at(until_s):
                 return await asyncio.to_thread(self._read_checkpoint, pods, devices)
         except TimeoutError:
-            return None, f"checkpoint {self._checkpoint}: not read within the time of a call"
+            return None, f"checkpoint {self._checkpoint}: deadline exceeded"
 
     def _read_checkpoint(
         self, pods: tuple[NodePod, ...] | None, devices: PodDevices | None

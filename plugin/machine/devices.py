@@ -41,11 +41,6 @@ class Device:
     replica: int | None = None
 
     @property
-    def gpu_uuid(self) -> str:
-        """The uuid of its physical GPU."""
-        return self.gpu.uuid
-
-    @property
     def numa_node(self) -> int | None:
         """The NUMA node of its GPU; None where it is unknown."""
         return self.gpu.gpu.numa_node

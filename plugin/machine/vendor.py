@@ -1,6 +1,6 @@
-"""A vendor of GPUs: everything that the agent needs to know of it, as one value.
+"""A vendor of GPUs: everything that the plugin needs to know of it, as one value.
 
-`plugin.vendor` chooses it; no other module of the agent knows which one it is.
+`plugin.vendor` chooses it; no other module knows which one it is.
 """
 
 from __future__ import annotations
@@ -78,6 +78,7 @@ class Vendor(Generic[S]):
     """A vendor of GPUs; `S` is its section of the settings.
 
     - `partitions` is what its partitions are called in a heading.
+    - `visible_devices` is the variable by which programs see only the GPUs with these uuids.
     - `open_reader` gives this machine's reader; nothing is read yet.
     - `units_of` says what its GPUs and partitions are offered as, for the name of the base
       resource. Raises `SettingsError` where the settings do not suit the machine.
@@ -94,6 +95,7 @@ class Vendor(Generic[S]):
 
     default_resource: str
     partitions: str
+    visible_devices: str
     open_reader: Callable[[S, Sysfs], MachineReader]
     units_of: Callable[[S, Sequence[GpuReading], str], Units]
     open_access: Callable[[S, Sysfs, ServedMachine], DeviceAccess]

@@ -1,11 +1,10 @@
 """Measured bandwidths of this machine's pairs of GPUs, by a benchmark that its owner gives.
 
 The benchmark runs once for each pair (or set), alone on the machine, and sees only these GPUs. The
-agent publishes the file that the command line writes.
+node plugin publishes the file that the command line writes.
 
-The benchmark's words may hold `{n}` (how many GPUs) and `{bytes}` (the message size). It sees its
-GPUs by CUDA_VISIBLE_DEVICES (their uuids: CUDA C++ Programming Guide, environment variables) and
-NCCL_DEBUG=VERSION, so that NCCL prints its version.
+The benchmark's words may hold `{n}` (how many GPUs) and `{bytes}` (the message size). It has the
+uuids of its GPUs in the vendor's variable, and NCCL_DEBUG=VERSION, so that NCCL prints its version.
 """
 
 from __future__ import annotations
@@ -64,16 +63,18 @@ def all_pairs(n_gpus: int) -> tuple[tuple[int, ...], ...]:
     return tuple(combinations(range(n_gpus), 2))
 
 
-def measure(
+def measure(  # noqa: PLR0913 - what is run, on what, and what becomes of it
     uuids: Sequence[str],
     sets: Iterable[tuple[int, ...]],
     *,
     benchmark: Benchmark,
+    visible_devices: str,
     date: str,
     advance: Callable[[tuple[int, ...], float], None],
 ) -> Measurement:
     """Run the benchmark on each set, one after another; `advance` is called with each figure.
 
+    `visible_devices` is the variable by which a program sees only some GPUs (`Vendor`).
     Raises `MeasurementError` where a run fails, takes too long or yields no figure: a partial
     measurement would rank what was measured against what was not.
     """
@@ -82,7 +83,8 @@ def measure(
     version: str | None = None
     size: int | None = None
     for gpus in sets:
-        figure = _run(benchmark, [uuids[gpu] for gpu in gpus], gpus)
+        visible = {visible_devices: ",".join(uuids[gpu] for gpu in gpus)}
+        figure = _run(benchmark, visible, gpus)
         version = version or figure.nccl_version
         if size not in {None, figure.message_bytes}:
             msg = (
@@ -105,11 +107,11 @@ def measure(
     )
 
 
-def _run(benchmark: Benchmark, uuids: list[str], gpus: tuple[int, ...]) -> BusBandwidth:
+def _run(benchmark: Benchmark, visible: dict[str, str], gpus: tuple[int, ...]) -> BusBandwidth:
     words = benchmark.words(len(gpus))
-    visible = {"CUDA_VISIBLE_DEVICES": ",".join(uuids), "NCCL_DEBUG": "VERSION"}
+    variables = {**visible, "NCCL_DEBUG": "VERSION"}
     try:
-        printed = run_program(words, timeout_s=benchmark.timeout_s, variables=visible)
+        printed = run_program(words, timeout_s=benchmark.timeout_s, variables=variables)
         return read_all_reduce(printed)
     except (ProgramError, MeasurementError) as error:
         msg = f"benchmark on GPUs {gpus}: {error}"

@@ -82,6 +82,7 @@ def _facts_of(gpu: GpuReading) -> Mapping[str, object]:
 VENDOR: Vendor[NvidiaSettings] = Vendor(
     default_resource=DEFAULT_RESOURCE,
     partitions="MIG instances",
+    visible_devices="CUDA_VISIBLE_DEVICES",  # CUDA C++ Programming Guide, environment variables
     open_reader=_open_reader,
     units_of=lambda settings, gpus, base: mig_units(gpus, base, settings.mig_strategy),
     open_access=_open_access,

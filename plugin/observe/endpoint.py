@@ -1,4 +1,4 @@
-"""The HTTP endpoint of the agent: `/metrics`, `/livez` and `/readyz`.
+"""The HTTP endpoint of the node plugin: `/metrics`, `/livez` and `/readyz`.
 
 It runs in its own threads, so that it can report an event loop that hangs.
 """

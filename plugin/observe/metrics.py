@@ -67,7 +67,7 @@ class PluginMetrics:
         )
         self.devices = self._gauge(
             "devices",
-            "Devices of the node, as listed to the kubelet or, in mode reporter, as published. A "
+            "Devices of the node, as listed to the kubelet or, in reporter mode, as published. A "
             "rise of unhealthy is capacity that is lost.",
             "resource",
             "state",
@@ -92,7 +92,7 @@ class PluginMetrics:
         )
         self.gpu_events = self._counter(
             "gpu_events",
-            "Events of GPUs that the driver reported; the log names GPU and XID.",
+            "Events of GPUs that the driver reported; the log names GPU and error number.",
             "kind",
             "counts",
         )
@@ -110,7 +110,7 @@ class PluginMetrics:
         )
         self.gpus_without_events = self._gauge(
             "gpus_without_events",
-            "GPUs whose driver reports no XIDs as events: an XID after which they still answer "
+            "GPUs whose driver reports no errors as events: an error after which they still answer "
             "polls is not seen.",
         )
         self.restart_needed = self._gauge(

@@ -1,6 +1,6 @@
-"""Turns the events of the agent's parts into log lines and metrics.
+"""Turns the events of the plugin's parts into log lines and metrics.
 
-An agent whose telemetry drops everything behaves the same. `plugin.logkeys` names the log events;
+A plugin whose telemetry drops everything behaves the same. `plugin.logkeys` names the log events;
 docs/plugin.md lists their fields.
 """
 

@@ -4,6 +4,8 @@ Knows no kubelet connection and chooses no device.
 """
 
 from plugin.pods.admission_order import (
+    HeldDevices,
+    HoldingsByPod,
     PendingContainer,
     next_pending,
     pending_restarts,
@@ -15,16 +17,14 @@ from plugin.pods.checkpoint import (
     match_holdings,
     read_checkpoint,
 )
-from plugin.pods.holdings import (
-    HeldDevices,
-    HoldingsByPod,
-    MismatchKind,
-    PlanMismatch,
-    device_report,
-    mismatches,
+from plugin.pods.holdings import MismatchKind, PlanMismatch, device_report, mismatches
+from plugin.pods.node_pods import (
+    NodePod,
+    PodContainer,
+    planned_ids,
+    read_node_pods,
+    unlisted_pod,
 )
-from plugin.pods.node_pods import NodePod, PodContainer, read_node_pods, unlisted_pod
-from plugin.pods.plans import planned_ids
 
 __all__ = [
     "CheckpointEntry",

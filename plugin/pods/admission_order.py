@@ -1,4 +1,4 @@
-"""Which container of a pod is pending, and what the pod holds so far.
+"""What each pod holds so far, and which of its containers is pending.
 
 The kubelet serves a pod's containers in order, init containers first, and of one container the
 resources in random order (topologymanager/scope_container.go, `Admit`; devicemanager/manager.go,
@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from plugin.pods.plans import planned_ids
+from plugin.pods.node_pods import planned_ids
 from topology.select import ContainerRole
 
 if TYPE_CHECKING:
@@ -21,10 +21,62 @@ if TYPE_CHECKING:
 
     from plugin.pods.node_pods import NodePod, PodContainer
 
-__all__ = ["PendingContainer", "PodHoldings", "next_pending", "pending_restarts", "reserved_ids"]
+__all__ = [
+    "HeldDevices",
+    "HoldingsByPod",
+    "PendingContainer",
+    "PodHoldings",
+    "next_pending",
+    "pending_restarts",
+    "reserved_ids",
+]
 
 PodHoldings: TypeAlias = "Mapping[tuple[str, str], frozenset[str]]"
 """What one pod has: ids by container and resource."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldDevices:
+    """The devices that one container has of one resource.
+
+    `uid` is None where the source lacks it (PodResources names pods by namespace and name).
+    `ids` are sorted.
+    """
+
+    namespace: str
+    name: str
+    container: str
+    resource: str
+    ids: tuple[str, ...]
+    uid: str | None = None
+
+
+class HoldingsByPod:
+    """Holdings by pod, in the form {(container, resource): ids}.
+
+    A holding without uid belongs to the pod of its namespace and name. Where several holdings name
+    one container and resource, their ids are joined.
+    """
+
+    __slots__ = ("_by_name", "_by_uid")
+
+    def __init__(self, holdings: Iterable[HeldDevices]) -> None:
+        self._by_uid: dict[str, dict[tuple[str, str], frozenset[str]]] = {}
+        self._by_name: dict[tuple[str, str], dict[tuple[str, str], frozenset[str]]] = {}
+        for one in holdings:
+            if one.uid is None:
+                entry = self._by_name.setdefault((one.namespace, one.name), {})
+            else:
+                entry = self._by_uid.setdefault(one.uid, {})
+            key = (one.container, one.resource)
+            entry[key] = entry.get(key, frozenset()) | frozenset(one.ids)
+
+    def of(self, pod: NodePod) -> PodHoldings:
+        """What a pod has."""
+        named = self._by_name.get((pod.namespace, pod.name), {})
+        own = self._by_uid.get(pod.uid, {})
+        keys = dict.fromkeys((*named, *own))
+        return {key: named.get(key, frozenset()) | own.get(key, frozenset()) for key in keys}
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from kube.errors import Unreadable
 from plugin.errors import CheckpointError
-from plugin.pods.holdings import HeldDevices
+from plugin.pods.admission_order import HeldDevices
 from topology.errors import quote
 from topology.model import as_object, list_at, needed_at, object_at, objects_at, parse_object
 

@@ -15,7 +15,7 @@ from the kubelet's pod list, or with the holdings from its checkpoint. A holding
 left out: its pod has just come or gone, and the next read has it.
 
 That a container runs without the devices it requests is in the report too, where the caller says
-that it lasts: the agent may not write pods, so the extender informs the user.
+that it lasts: the node plugin may not write pods, so the extender informs the user.
 """
 
 from __future__ import annotations
@@ -25,25 +25,19 @@ from enum import Enum
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from plugin.pods.plans import plan_problem, planned_ids, pod_plan
+from plugin.pods.admission_order import HoldingsByPod
+from plugin.pods.node_pods import plan_problem, planned_ids, pod_plan
 from topology.annotations import DeviceHold, DevicesReport, MissingDevices, UnhealthyDevice
 from topology.select import ContainerRole
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-    from plugin.pods.admission_order import PodHoldings
+    from plugin.pods.admission_order import HeldDevices, PodHoldings
     from plugin.pods.node_pods import NodePod
     from topology.annotations import TopologyManagerPolicy, TopologyManagerScope
 
-__all__ = [
-    "HeldDevices",
-    "HoldingsByPod",
-    "MismatchKind",
-    "PlanMismatch",
-    "device_report",
-    "mismatches",
-]
+__all__ = ["MismatchKind", "PlanMismatch", "device_report", "mismatches"]
 
 _RUNNING = "Running"
 _MAX_MISSING = 100
@@ -54,50 +48,6 @@ _HAZARD = (
     "it started before the kubelet knew that resource; delete the pod, and its controller makes a "
     "new one"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class HeldDevices:
-    """The devices that one container has of one resource.
-
-    `uid` is None where the source lacks it (PodResources names pods by namespace and name).
-    `ids` are sorted.
-    """
-
-    namespace: str
-    name: str
-    container: str
-    resource: str
-    ids: tuple[str, ...]
-    uid: str | None = None
-
-
-class HoldingsByPod:
-    """Holdings by pod, in the form {(container, resource): ids}.
-
-    A holding without uid belongs to the pod of its namespace and name. Where several holdings name
-    one container and resource, their ids are joined.
-    """
-
-    __slots__ = ("_by_name", "_by_uid")
-
-    def __init__(self, holdings: Iterable[HeldDevices]) -> None:
-        self._by_uid: dict[str, dict[tuple[str, str], frozenset[str]]] = {}
-        self._by_name: dict[tuple[str, str], dict[tuple[str, str], frozenset[str]]] = {}
-        for one in holdings:
-            if one.uid is None:
-                entry = self._by_name.setdefault((one.namespace, one.name), {})
-            else:
-                entry = self._by_uid.setdefault(one.uid, {})
-            key = (one.container, one.resource)
-            entry[key] = entry.get(key, frozenset()) | frozenset(one.ids)
-
-    def of(self, pod: NodePod) -> PodHoldings:
-        """What a pod has."""
-        named = self._by_name.get((pod.namespace, pod.name), {})
-        own = self._by_uid.get(pod.uid, {})
-        keys = dict.fromkeys((*named, *own))
-        return {key: named.get(key, frozenset()) | own.get(key, frozenset()) for key in keys}
 
 
 class MismatchKind(Enum):

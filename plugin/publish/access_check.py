@@ -2,7 +2,7 @@
 
 Two ways lead to a container that runs without an error and without a GPU, or does not start at all:
 a specification for container runtimes that lacks something, and a variable that only the vendor's
-own runtime reads where another is the node's default. The second is known from the agent's own pod:
+own runtime reads where another is the node's default. The second is known from our own pod:
 what it sees of the machine comes from that runtime, and if its RuntimeClass names it, the default
 is another one, or may be.
 
@@ -58,7 +58,7 @@ AccessEvent = AccessChecked | EventFailed
 
 
 class AccessCheck:
-    """Used on one event loop. `node` is this node's name, `pod_uid` that of the agent's own pod.
+    """Used on one event loop. `node` is this node's name, `pod_uid` that of our own pod.
 
     `emit` reports what happens, for logs.
     """
@@ -82,7 +82,7 @@ class AccessCheck:
         self._check()
 
     def see_pods(self, pods: Iterable[NodePod]) -> None:
-        """Check with the node's pods, the agent's own among them."""
+        """Check with the node's pods, our own among them."""
         self._runtime_class = next(
             (pod.runtime_class for pod in pods if pod.uid == self._pod_uid), self._runtime_class
         )

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from plugin.allocation import NodeState
-    from plugin.kubelet import KubeletReader
+    from plugin.kubelet import KubeletView
     from plugin.pods import NodePod, PlanMismatch
     from topology.annotations import DevicesReport
 
@@ -86,7 +86,7 @@ class ReportLoop:
     def __init__(
         self,
         state: NodeState,
-        kubelet: KubeletReader,
+        kubelet: KubeletView,
         *,
         publish: ReportSink,
         emit: Callable[[ReportEvent], None],

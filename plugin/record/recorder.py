@@ -1,6 +1,6 @@
 """Records a machine into a support bundle: what its library answers, and what is made of it.
 
-Method: the agent's own reader reads twice, polls the faults and waits a moment for events, while
+Method: the plugin's own reader reads twice, polls the faults and waits a moment for events, while
 every call of the vendor's library is recorded; then programs, /sys, /proc and /dev. Nothing is
 changed on the machine. A step that fails or does not end costs what it would have recorded: the
 bundle is written with the rest, and a note says what is missing.

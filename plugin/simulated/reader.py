@@ -1,6 +1,6 @@
 """A simulated machine: a recording, with faults that can be injected while it runs.
 
-It is read like a real machine, so that all of the agent can be tried without a GPU. Recordings hold
+It is read like a real machine, so that the whole plugin can be tried without a GPU. Recordings hold
 no uuids: GPUs get some that are made of the node's name and their index, so they are the same after
 each start and never the same on two nodes. Device nodes, fault codes and partitions look like those
 of the vendor that is simulated (`SimulatedHardware`).

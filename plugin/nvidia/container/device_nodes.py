@@ -104,7 +104,7 @@ def device_name(device: Device, strategy: IdStrategy) -> str:
     """
     mig = device.partition
     if strategy is IdStrategy.UUID:
-        return device.gpu_uuid if mig is None else mig.id
+        return device.gpu.uuid if mig is None else mig.id
     index = device.gpu.index
     return f"{index}" if mig is None else f"{index}:{mig.index}"
 
@@ -117,7 +117,7 @@ def device_nodes(device: Device, present: PresentNodes) -> tuple[str, ...] | NoA
     """
     minor = minor_of(device.gpu)
     if minor is None:
-        return NoAccess(f"GPU {device.gpu_uuid} has no known minor number, so no known /dev file")
+        return NoAccess(f"GPU {device.gpu.uuid} has no known minor number, so no known /dev file")
     nodes = [gpu_node(minor)]
     if device.partition is not None:
         gpu_instance, compute_instance = device.partition.address

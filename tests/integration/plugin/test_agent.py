@@ -26,7 +26,7 @@ from plugin.config import load_settings
 from plugin.container import ContainerAccess, DeviceNode
 from plugin.errors import ReadingError
 from plugin.health import HealthTimes
-from plugin.kubelet import KubeletView, PodResources, PollerTiming
+from plugin.kubelet import KubeletView, PodResources
 from plugin.machine import (
     NO_SHARING,
     Device,
@@ -391,22 +391,6 @@ def test_a_pod_without_a_plan_gets_the_best_by_its_own_wish_and_is_reported(root
     asyncio.run(go())
 
 
-def test_a_plan_for_devices_that_do_not_exist_is_no_plan(root):
-    """Forged or stale: the pod gets something, and the log says so."""
-
-    async def go():
-        async with Node(root).running() as node:
-            pod = node_pod("a", app("main", 2), plan={"main": ("GPU-x", "GPU-y")})
-            got = await node.kubelet.admit(pod)
-            assert len(given(got)) == 2
-            await node.until(lambda: node.report().holds)
-            (line,) = node.log.of("plan_mismatch")
-            assert line["kind"] == "other-devices"
-            assert "GPU-x, GPU-y" in line["detail"]
-
-    asyncio.run(go())
-
-
 def test_a_bad_gpu_is_not_given_and_comes_back(root):
     """It stays listed, the others are served, and the Node says why."""
 
@@ -515,24 +499,6 @@ async def admitted_unlisted(node):
     planned = (node.ids[0], node.ids[7])
     got = await node.kubelet.admit(node_pod("a", app("main", 2), plan={"main": planned}))
     return got, planned
-
-
-def test_without_the_kubelets_list_pods_get_what_hurts_least(root):
-    """A plan cannot be known then; the pod must start all the same, and the log says so."""
-
-    async def go():
-        async with Node(root).running() as node:
-            got, planned = await admitted_unlisted(node)
-            assert len(given(got)) == 2
-            assert node.metric(
-                'coterie_plugin_identity_lookup_duration_seconds_count{how="unreachable"} 1.0'
-            )
-            (line,) = node.log.of("kubelet_unreachable")
-            assert "no route" in line["detail"]
-            node.api.trouble = None
-            await node.until(lambda: node.report().holds or given(got) == set(planned))
-
-    asyncio.run(go())
 
 
 def test_what_was_given_without_the_kubelets_list_is_reported(root):
@@ -664,19 +630,6 @@ def test_other_resources_end_the_agent(root):
     asyncio.run(go())
 
 
-def test_a_reload_ends_the_agent(root):
-    """SIGHUP, as NVIDIA's plugin has it."""
-
-    async def go():
-        async with Node(root).running() as node:
-            node.agent.reload()
-            assert await asyncio.wait_for(node.task, SOON_S) is StopReason.RELOAD
-            node.begin()
-            await node.kubelet.until_listed(GPU, 8)
-
-    asyncio.run(go())
-
-
 def time_sliced(folder, name=GPU, *, replicas):
     """A configuration file that divides a resource's devices."""
     file = folder / "config.yaml"
@@ -691,36 +644,6 @@ async def admitted(node, name, resource=GPU):
     got = await node.kubelet.admit(node_pod(name, container))
     (replica,) = got["main"][resource]
     return replica.partition("::")[0]
-
-
-def test_replicas_are_spread_over_gpus(root, tmp_path):
-    """Never one GPU twice in a set while there is another; such a node publishes no topology."""
-    config = time_sliced(tmp_path, replicas=2)
-
-    async def go():
-        async with Node(root, config_file=config).running(n_healthy=16) as node:
-            assert names.TOPOLOGY not in node.api.annotations
-            got = await node.kubelet.admit(node_pod("a", app("main", 8)))
-            assert {one.partition("::")[0] for one in given(got)} == set(node.ids)
-
-    asyncio.run(go())
-
-
-def test_pods_of_one_replica_go_where_the_least_is_taken(root, tmp_path):
-    """By default: one GPU after another, and then the one that came free."""
-    config = time_sliced(tmp_path, replicas=4)
-
-    async def go():
-        async with Node(root, config_file=config).running(n_healthy=32) as node:
-            for turn in range(2):
-                got = [await admitted(node, f"{turn}-{i}") for i in range(8)]
-                assert sorted(got) == sorted(node.ids)
-            node.kubelet.end("uid-0-5")
-            node.kubelet.end("uid-1-2")
-            freed = {await admitted(node, f"later-{i}") for i in range(2)}
-            assert freed == {node.ids[5], node.ids[2]}
-
-    asyncio.run(go())
 
 
 def test_pods_of_one_replica_are_packed_where_the_most_is_taken(root, tmp_path):
@@ -741,23 +664,6 @@ def test_pods_of_one_replica_are_packed_where_the_most_is_taken(root, tmp_path):
     asyncio.run(go())
 
 
-def test_replicas_of_mig_instances_are_spread_over_instances(root, tmp_path):
-    """They are counted by instance, as of GPUs by GPU."""
-    name = "nvidia.com/mig-1g.10gb"
-    config = time_sliced(tmp_path, name, replicas=2)
-
-    async def go():
-        node = Node(root, "dgx-a100", config_file=config, mig_strategy="mixed")
-        node.break_machine(mig={"0": ["1g.10gb"] * 7})
-        async with node.running(n_healthy=7):
-            await node.kubelet.until_listed(name, 14)
-            for turn in range(2):
-                got = [await admitted(node, f"{turn}-{i}", name) for i in range(7)]
-                assert len(set(got)) == 7
-
-    asyncio.run(go())
-
-
 def test_a_machine_that_suits_no_figures_is_refused_at_the_start(root, tmp_path):
     """Measured pairs of another machine would rank this one's."""
     figures = tmp_path / "figures"
@@ -766,90 +672,6 @@ def test_a_machine_that_suits_no_figures_is_refused_at_the_start(root, tmp_path)
     with pytest.raises(Exception, match="expected figures of this machine's GPUs"):
         node.make()
     node.reader.close()
-
-
-def test_measured_figures_are_published_with_the_topology(root, tmp_path):
-    """The file that `measure` wrote."""
-    figures = tmp_path / "figures"
-    figures.write_text("0 1 50.0\n")
-
-    async def go():
-        async with Node(root, measurements=figures).running() as node:
-            measured = decode_topology(node.api.annotations[names.TOPOLOGY]).measurement
-            assert measured is not None
-            assert measured.pairs[0].bandwidth_gbytes_per_s == 50.0
-
-    asyncio.run(go())
-
-
-def test_a_kubelet_that_reports_its_policy_late_is_polled_again(root):
-    """Until it does, and then no more."""
-    wanted = TopologyManager(TopologyManagerPolicy.NONE, TopologyManagerScope.CONTAINER)
-
-    async def go():
-        node = Node(root)
-        node.timing = replace(TIMING, poller=PollerTiming(first_delay_s=0.1, cap_delay_s=0.2))
-        node.api.manager = Unreachable(403, "Forbidden", "no right to nodes/configz")
-        async with node.running():
-            assert node.report().policy is None
-            assert all(one.topology.nodes for one in node.kubelet.devices[GPU].values())
-            for _ in range(2):
-                await node.kubelet.kill()
-                await node.kubelet.start()
-                await node.kubelet.until_listed(GPU, 8)
-            n_before = node.api.n_policy_reads
-            await node.until(lambda: node.api.n_policy_reads >= n_before + 2)
-            node.api.manager = wanted
-            await node.until(lambda: node.report().policy is TopologyManagerPolicy.NONE)
-            await node.kubelet.until(
-                lambda: not any(one.topology.nodes for one in node.kubelet.devices[GPU].values())
-            )
-            assert [one["policy"] for one in node.log.of("topology_manager")] == ["none"]
-
-    asyncio.run(go())
-
-
-def test_a_reading_that_does_not_suit_the_settings_changes_nothing(root, tmp_path):
-    """It is logged, and what was served is served on."""
-    figures = tmp_path / "figures"
-    figures.write_text("0 7 50.0\n")
-
-    async def go():
-        async with Node(root, measurements=figures).running() as node:
-            with contextlib.closing(simulated_machine("4x-l40s", node_name=NODE)) as other:
-                node.agent.see_reading(other.read())
-            await node.until(lambda: node.log.of("reader_failed"))
-            (line,) = node.log.of("reader_failed")
-            assert line["what"] == "inventory"
-            assert "expected figures of this machine's GPUs" in line["reason"]
-            await node.kubelet.admit(node_pod("a", app("main", 8)))
-            node.agent.see_reading(node.reader.read())
-            await node.until(lambda: len(node.log.of("machine_read")) == 2)
-
-    asyncio.run(go())
-
-
-def test_of_several_readings_the_latest_counts(root, tmp_path):
-    """A reading that comes while the stock is made is not lost.
-
-    The broken one is another machine's: the agent's own would be read again by its watch.
-    """
-    faults = tmp_path / "faults.json"
-    faults.write_text(json.dumps({"links_down": [{"gpus": [0, 3], "n": 2}]}), encoding="utf-8")
-
-    async def go():
-        async with Node(root).running() as node:
-            twin = simulated_machine("dgx-1-v100", node_name=NODE, faults=faults)
-            with contextlib.closing(twin):
-                broken = twin.read()
-            node.agent.see_reading(node.reader.read())
-            node.agent.see_reading(broken)
-            await node.until(
-                lambda: not decode_topology(node.api.annotations[names.TOPOLOGY]).links[0][3].is_up
-            )
-            assert len(node.log.of("machine_read")) == 2
-
-    asyncio.run(go())
 
 
 def test_devices_are_described_for_cdi_before_they_are_offered(root):
@@ -964,37 +786,6 @@ def test_a_node_that_is_prepared_slowly_is_alive(root):
             await node.end()
             await node.kubelet.stop()
             node.reader.close()
-
-    asyncio.run(go())
-
-
-def test_a_reader_that_needs_a_restart_gets_one(root, monkeypatch):
-    """By the liveness probe, and a metric says so before."""
-    reason = "the driver does not answer (GPU-1)"
-
-    async def go():
-        async with Node(root).running() as node:
-            monkeypatch.setattr(
-                node.reader, "condition", lambda: ReaderCondition(frozenset(), reason)
-            )
-            await node.until(lambda: node.metric("coterie_plugin_restart_needed 1.0"))
-            assert node.agent.live() == ""
-            assert [line["reason"] for line in node.log.of("restart_needed")] == [reason]
-
-    asyncio.run(go())
-
-
-def test_a_restart_is_due_after_minutes(root, monkeypatch):
-    """Here half a second, in which calls return."""
-
-    async def go():
-        node = Node(root)
-        node.timing = replace(TIMING, health=HealthTimes(wait_s=0.1, restart_s=0.5))
-        async with node.running():
-            monkeypatch.setattr(
-                node.reader, "condition", lambda: ReaderCondition(frozenset(), "hangs")
-            )
-            await node.until(lambda: node.agent.live() == "hangs")
 
     asyncio.run(go())
 
@@ -1310,6 +1101,7 @@ ACME: Vendor[Any] = Vendor(
     read_sharing=lambda _raw, _domain: NO_SHARING,
     facts_of=lambda _: {},
     partitions="partitions",
+    visible_devices="ACME_DEVICES",
     simulated=VENDOR.simulated,
     evidence=VENDOR.evidence,
 )

@@ -5,30 +5,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-import signal
-import sys
-from pathlib import Path
 
 import pytest
 
 from plugin.deviceplugin import (
-    CallOutcome,
-    CallRefused,
     DevicePluginCall,
     ListedDevice,
     Registration,
     ResourceServer,
 )
 from plugin.deviceplugin.registration import RegistrationTiming
-from plugin.errors import KubeletError
 from plugin.kubelet import PodResources
 from plugin.kubelet.pod_resources import PodResourcesTiming
 from plugin.pods import NodePod, PodContainer
-from tests.fake_kubelet import AdmissionError, FakeKubelet
+from tests.fake_kubelet import FakeKubelet
 from tests.unit.plugin.offers import GPU, Obliging, ids, offer
 from topology.select import ContainerRole
 
-ROOT = Path(__file__).resolve().parents[3]
 QUICK = RegistrationTiming(check_every_s=0.01, first_delay_s=0.02, cap_delay_s=0.2, settle_s=0.01)
 
 
@@ -99,51 +92,6 @@ class Node:
         return {(one.name, one.container): set(one.ids) for one in found.holdings}
 
 
-def test_pods_get_the_preferred_devices_and_pod_resources_shows_them(root):
-    """The whole way of a pod, and of the devices that come free when it ends."""
-
-    async def go():
-        async with Node(root).running() as node:
-            got = await node.kubelet.admit(pod("a", 2, 3))
-            assert got == {
-                "c0": {GPU: frozenset({"GPU-0", "GPU-1"})},
-                "c1": {GPU: frozenset({"GPU-2", "GPU-3", "GPU-4"})},
-            }
-            given = node.kubelet.given["a", "c1", GPU].response
-            assert given.envs["NVIDIA_VISIBLE_DEVICES"] == "GPU-2,GPU-3,GPU-4"
-            with pytest.raises(AdmissionError, match="Requested: 4, Available: 3"):
-                await node.kubelet.admit(pod("b", 4))
-            node.kubelet.end("a")
-            await node.kubelet.admit(pod("c", 8))
-            assert await node.held() == {("c", "c0"): set(ids(8))}
-            assert {call.outcome for call in node.calls} == {CallOutcome.OK}
-
-    asyncio.run(go())
-
-
-def test_init_containers_hand_their_devices_on_and_sidecars_do_not(root):
-    """The allocator sees what must be included, and PodResources leaves init containers out."""
-
-    async def go():
-        async with Node(root).running() as node:
-            init, sidecar = ContainerRole.INIT, ContainerRole.SIDECAR
-            got = await node.kubelet.admit(pod("a", 2, 1, 3, 2, roles=(init, sidecar)))
-            first = got["c0"][GPU]
-            # The sidecar takes one of the init container's, and keeps it.
-            assert got["c1"][GPU] < first
-            left = first - got["c1"][GPU]
-            assert left < got["c2"][GPU]
-            requests = [one for one in node.allocator.requests if len(one) == 3]
-            assert [(must, size) for _, must, size in requests] == [
-                ((), 2),
-                (tuple(left), 3),
-                ((), 2),
-            ]
-            assert set(await node.held()) == {("a", "c1"), ("a", "c2"), ("a", "c3")}
-
-    asyncio.run(go())
-
-
 def test_a_hint_of_the_topology_manager_confines_the_choice(root):
     """With NUMA nodes reported, the kubelet calls only where its hint leaves a choice."""
     devices = [ListedDevice(id_, numa_node=i // 4) for i, id_ in enumerate(ids(8))]
@@ -165,59 +113,6 @@ def test_a_hint_of_the_topology_manager_confines_the_choice(root):
             assert got["c0"][GPU] == {"GPU-6", "GPU-7", "GPU-0"}
             held = {one.ids for one in (await node.resources.read()).holdings}
             assert held == {("GPU-4", "GPU-5"), ("GPU-0", "GPU-6", "GPU-7")}
-
-    asyncio.run(go())
-
-
-def test_an_unhealthy_device_is_allocated_to_no_pod(root):
-    """It stays listed, counts as capacity and no longer as allocatable."""
-
-    async def go():
-        async with Node(root, n=2).running() as node:
-            node.offer.device_list.replace(
-                [ListedDevice("GPU-0", is_healthy=False), ListedDevice("GPU-1")]
-            )
-            await node.kubelet.until_listed(GPU, 1)
-            assert node.kubelet.unhealthy[GPU] == {"GPU-0"}
-            got = await node.kubelet.admit(pod("a", 1))
-            assert got["c0"][GPU] == {"GPU-1"}
-
-    asyncio.run(go())
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        CallRefused("no set with NVLink"),
-        KubeletError("/pods: 403"),
-        asyncio.Event().wait,
-    ],
-    ids=["refused", "failed", "hung"],
-)
-def test_an_error_fails_that_pod_alone_with_its_reason(root, answer, check_message):
-    """The text is what the user finds in the pod's status; the next pod is served."""
-
-    async def go():
-        async with Node(root, Obliging(answer), server={"deadline_s": 0.1}).running() as node:
-            with pytest.raises(AdmissionError) as error:
-                await node.kubelet.admit(pod("a", 2))
-            check_message(error.value)
-            assert "a" not in node.kubelet.pods
-            await node.kubelet.admit(pod("b", 8))
-
-    asyncio.run(go())
-
-
-def test_a_failed_allocate_gives_the_devices_back(root, check_message):
-    """The kubelet had taken them already."""
-
-    async def go():
-        allocator = Obliging(ids(2), CallRefused("GPU-0 failed just now"))
-        async with Node(root, allocator).running() as node:
-            with pytest.raises(AdmissionError) as caught:
-                await node.kubelet.admit(pod("a", 2))
-            check_message(caught.value)
-            await node.kubelet.admit(pod("b", 8))
 
     asyncio.run(go())
 
@@ -272,59 +167,5 @@ def test_pods_keep_their_devices_over_restarts_of_kubelet_and_plugin(root):
                 await kubelet.until(lambda: f"listed {GPU}" in kubelet.log)
                 after = [id_ for one in (await node.held()).values() for id_ in one]
                 assert sorted(after) == sorted(held)
-
-    asyncio.run(go())
-
-
-class KubeletProcess:
-    """A fake kubelet in a process of its own, which can be killed; `said` counts its lines."""
-
-    def __init__(self, root):
-        self.root = root
-        self.process = None
-
-    async def start(self):
-        """Start, without waiting for its socket."""
-        self.process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "tests.fake_kubelet", str(self.root)),
-            cwd=ROOT,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-
-    async def until(self, line):
-        """Wait for a line."""
-        assert self.process is not None
-        assert self.process.stdout is not None
-        async with asyncio.timeout(60):
-            while (found := await self.process.stdout.readline()) != f"{line}\n".encode():
-                assert found, f"the kubelet ended, expected {line}"
-
-    async def kill(self):
-        """Kill."""
-        assert self.process is not None
-        self.process.send_signal(signal.SIGKILL)
-        await self.process.wait()
-
-
-def test_a_killed_kubelet_has_us_again(root):
-    """SIGKILL leaves its socket behind, and its connections end without a word."""
-    kubelet = KubeletProcess(root)
-    folder = root / "device-plugins"
-    folder.mkdir()
-    server = ResourceServer(offer(), folder, on_call=lambda _: None)
-    registration = Registration([server], folder / "kubelet.sock", on_change=lambda _: None)
-
-    async def go():
-        task = asyncio.create_task(registration.run())
-        for _ in range(3):
-            await kubelet.start()
-            try:
-                await kubelet.until("started")
-                await kubelet.until(f"listed {GPU}")
-            finally:
-                await kubelet.kill()
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
     asyncio.run(go())

@@ -17,7 +17,7 @@ from plugin.allocator import (
     IdentifiedBy,
     ResourceAllocator,
 )
-from plugin.container import ContainerAccess, NoAccess
+from plugin.container import NoAccess
 from plugin.deviceplugin import CallRefused, DevicePluginMethod
 from plugin.kubelet import AdmissionGate, KubeletRead, KubeletSnapshot, StillHeld
 from tests.unit.plugin.node_states import (
@@ -70,7 +70,8 @@ class Node:
         self.device_flags.append(with_devices)
         assert self.gate.is_busy
         await asyncio.sleep(LOOK_S)
-        return self.snapshots.pop(0)
+        found = self.snapshots.pop(0)
+        return found if with_devices else replace(found, devices=None)
 
     async def still_held(self, holdings, *, until_s):
         """Those of `kept`, and of `unknown`."""
@@ -98,7 +99,8 @@ class Node:
     @property
     def allocator(self):
         """What is tried."""
-        tools = AllocatorTools(self.state, self, emit=self.emit, on_allocated=self.allocated)
+        kubelet: Any = self
+        tools = AllocatorTools(self.state, kubelet, emit=self.emit, on_allocated=self.allocated)
         return ResourceAllocator(self.resource, tools)
 
     def preferred(self, available=IDS, must_include=(), size=2) -> Any:
@@ -295,12 +297,6 @@ def test_each_allocator_serves_its_own_resource():
     node = Node([snapshot(), snapshot()], known, resource="nvidia.com/gpu.shared")
     assert visible(node.allocate(("GPU-1",))) == ["GPU-1"]
     assert isinstance(node.allocate(("GPU-0",)), CallRefused)
-
-
-def test_what_is_given_is_an_access():
-    """The service makes messages of it."""
-    (access,) = Node([snapshot(PAIR)]).allocate((IDS[0], IDS[7]))
-    assert isinstance(access, ContainerAccess)
 
 
 # --- What the plugin must not request of the kubelet during an allocation ------------------------

@@ -6,7 +6,6 @@ import contextlib
 import http.client
 import json
 import os
-import queue
 import re
 import shlex
 import signal
@@ -15,14 +14,12 @@ import subprocess
 import sys
 import threading
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 import pytest
 import structlog
 
 from plugin import command_line as program
 from plugin.observe import reading_text
-from plugin.wiring import Running
 from tests import programs
 from tests.fake_nvml import fake_of, installed, uuid_of
 from tests.unit.plugin.machine_values import simulated_machine
@@ -30,9 +27,6 @@ from tests.unit.plugin.test_wiring import KUBECONFIG
 from topology.cli.program import version
 from topology.model import parse_measurement
 from topology.recordings import load_recording
-
-if TYPE_CHECKING:
-    from plugin.agent import Agent
 
 DEADLINE_S = 120.0
 SIMULATED = ("--simulate", "dgx-1-v100")
@@ -301,20 +295,6 @@ def test_the_program_serves_reloads_and_ends(root):
         assert sockets(root) == ["kubelet.sock"]
 
 
-def test_a_machine_that_cannot_be_read_is_waited_for(root):
-    """With FAIL_ON_INIT_ERROR false, as on nodes without GPUs; SIGTERM ends the wait."""
-    library = root / "driver" / "usr" / "lib64" / "libnvidia-ml.so.1"
-    library.parent.mkdir(parents=True)
-    library.write_text("no library")
-    flags = node_flags(root, simulate=None, driver_root_ctr_path=root / "driver")
-    with running(*flags, environment={"FAIL_ON_INIT_ERROR": "false"}) as process:
-        port = process.until("listening")["port"]
-        process.until("reader_failed", what="read")
-        assert process.get(port, "/readyz") == (503, "no machine could be read yet")
-        process.process.send_signal(signal.SIGTERM)
-        assert process.end()[0] == 0
-
-
 @pytest.fixture
 def _own_log():
     """The log is set up once for a process; tests have many."""
@@ -342,52 +322,6 @@ def test_a_start_that_fails_says_why(root, more, code, message):
     lines = [json.loads(line) for line in done.stderr.splitlines()]
     assert (lines[-1]["event"], lines[-1]["level"]) == ("fatal", "critical")
     assert message in lines[-1]["reason"]
-
-
-class Shown(Running):
-    """Hands out each agent that runs."""
-
-    def __init__(self):
-        self.agents: queue.Queue[Agent] = queue.Queue()
-        super().__init__()
-
-    def __setattr__(self, name, value):
-        """As any."""
-        super().__setattr__(name, value)
-        if name == "agent" and value is not None:
-            self.agents.put(value)
-
-
-@pytest.mark.usefixtures("_own_log")
-def test_main_runs_until_it_is_signalled(root, monkeypatch, capsys):
-    """Booleans as Go writes them, signals as they come, JSON lines on standard error."""
-    flags = [*node_flags(root), "--mofed-enabled", "--log-level=warning"]
-    monkeypatch.setattr(sys, "argv", ["coterie-plugin", "run", *flags])
-    agents: set[Agent] = set()
-    running = Shown()
-    monkeypatch.setattr(program, "Running", lambda: running)
-
-    def send_signal():
-        for number in (signal.SIGHUP, signal.SIGTERM):
-            agents.add(running.agents.get(timeout=DEADLINE_S))
-            os.kill(os.getpid(), number)
-
-    def survive(*_):
-        """A signal that comes too late must not end the tests."""
-
-    before = {one: signal.signal(one, survive) for one in (signal.SIGHUP, signal.SIGTERM)}
-    sender = threading.Thread(target=send_signal)
-    sender.start()
-    try:
-        program.main()
-    finally:
-        sender.join()
-        for one, handler in before.items():
-            signal.signal(one, handler)
-    assert len(agents) == 2
-    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
-    assert {line["level"] for line in lines} == {"warning"}
-    assert {"timestamp", "event", "level"} <= lines[0].keys()
 
 
 def test_help_names_the_commands():

@@ -25,13 +25,6 @@ def test_all_that_is_printed_comes_back():
     assert run(script) == "out\nerr\n�"
 
 
-def test_variables_stand_beside_our_own(monkeypatch):
-    """The program has to find its libraries as we would."""
-    monkeypatch.setenv("OURS", "1")
-    monkeypatch.setenv("BOTH", "ours")
-    assert run("print(*map(os.environ.get, ['OURS', 'BOTH']))", BOTH="its") == "1 its\n"
-
-
 @pytest.fixture
 def _said(tmp_path):
     """Input is waiting on this process' standard input."""
@@ -43,12 +36,6 @@ def _said(tmp_path):
     yield
     os.dup2(kept, 0)
     os.close(kept)
-
-
-@pytest.mark.usefixtures("_said")
-def test_nothing_is_there_to_be_read():
-    """A program that prompts would wait for ever."""
-    assert run("print(repr(sys.stdin.read()))") == "''\n"
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,6 @@ import pytest
 from kube.errors import SettingsError
 from plugin.config import load_settings
 from plugin.nvidia.nvml.errors import NvmlError
-from plugin.nvidia.nvml.reader import NvmlMachine
-from plugin.simulated.reader import SimulatedMachine
 from plugin.wiring import ReadTiming, Running, open_reader, run_agents, serving_rules
 from tests.changes import Changes
 from tests.fake_nvml import fake_of, installed
@@ -121,22 +119,6 @@ class Node:
 # --- The machine -----------------------------------------------------------------------------
 
 
-def test_the_settings_name_the_machine(root):
-    """A recording, or the real one with the folders that are set."""
-    simulated = open_reader(Node(root).load().settings)
-    assert isinstance(simulated, SimulatedMachine)
-    simulated.close()
-    real = open_reader(Node(root, {"simulate": None}).load().settings)
-    assert isinstance(real, NvmlMachine)
-    real.close()
-
-
-def test_a_recording_that_is_none_is_said(root):
-    """Before anything is opened, with the setting's name."""
-    with pytest.raises(SettingsError, match=r"^setting simulate: recording 'no-such'"):
-        open_reader(Node(root, {"simulate": "no-such"}).load().settings)
-
-
 # --- Rules -----------------------------------------------------------------------------------
 
 
@@ -152,16 +134,6 @@ def test_rules_are_those_of_the_settings(root):
     assert rules.measurement is not None
     assert rules.measurement.pairs[0].bandwidth_gbytes_per_s == 50.0
     assert serving_rules(Node(root).load()).measurement is None
-
-
-def test_sharing_comes_from_the_file(root):
-    """It has no flag."""
-    file = root / "config.yaml"
-    file.write_text(
-        "version: v1\nsharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}\n"
-    )
-    rules = serving_rules(Node(root, {"config_file": str(file)}).load())
-    assert rules.sharing.replicas == {GPU: 2}
 
 
 @pytest.mark.parametrize(
@@ -235,11 +207,6 @@ def test_other_resources_begin_an_agent_under_the_same_settings(root):
     asyncio.run(go())
 
 
-def test_a_reload_without_a_running_plugin_is_no_fault():
-    """Between two agents, or before the first."""
-    Running().reload()
-
-
 def test_settings_without_effect_are_logged(root):
     """In one line, behind those that have one; sharing is a setting too."""
 
@@ -257,14 +224,6 @@ def test_settings_without_effect_are_logged(root):
 
 
 # --- What does not let it start --------------------------------------------------------------
-
-
-def test_a_machine_that_cannot_be_read_ends_it(root):
-    """By default, as NVIDIA's plugin: the pod restarts and people see it."""
-    nvml = fake_of(load_recording("dgx-1-v100"))
-    nvml.errors["nvmlInitWithFlags"] = NO_DRIVER
-    with installed(nvml), pytest.raises(NvmlError):
-        asyncio.run(Node(root, {"simulate": None}).work())
 
 
 def test_a_machine_that_cannot_be_read_is_waited_for(root):
@@ -309,20 +268,6 @@ def test_a_library_that_does_not_suit_the_driver_ends_the_process(root):
 
     with installed(nvml):
         asyncio.run(go())
-
-
-@pytest.mark.parametrize(
-    "text", [pytest.param(None, id="absent"), pytest.param("kind: Pod\n", id="something else")]
-)
-def test_a_kubeconfig_that_is_none_stops_the_start(root, text):
-    """The message names the setting."""
-    path = root / "other"
-    if text is not None:
-        path.write_text(text)
-    with pytest.raises(
-        SettingsError, match=f"setting kubeconfig {path} cannot be used .*, expected the kubeconfig"
-    ):
-        asyncio.run(Node(root, {"kubeconfig": str(path)}).work())
 
 
 def test_a_port_in_use_stops_the_start(root):

@@ -6,10 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from plugin.allocation import Ambiguous, DeviceRequest, NodeState, Requester, UnknownRequester
+from plugin.allocation import (
+    Allocation,
+    AllocationBasis,
+    Ambiguous,
+    DeviceRequest,
+    NodeState,
+    Requester,
+    UnknownRequester,
+)
+from plugin.allocation.node_state import ExpectedAllocate
 from plugin.kubelet import KubeletSnapshot
 from plugin.kubelet.pod_resources import PodDevices
-from plugin.machine import SharedPolicy
 from plugin.pods import unlisted_pod
 from tests.unit.plugin.node_states import requester, simulated_served, snapshot, state
 from tests.unit.plugin.node_values import (
@@ -17,14 +25,11 @@ from tests.unit.plugin.node_values import (
     MIG,
     NODE,
     app,
-    gpus,
     holding,
     instances,
     node_pod,
     replicas,
 )
-from topology.annotations import TopologyManagerPolicy, TopologyManagerScope
-from topology.topology_manager import TopologyManager
 
 A = node_pod("a", app("main", 2), plan={"main": ("GPU-0", "GPU-1")})
 B = node_pod("b", app("main", 1), plan={"main": ("GPU-2",)})
@@ -36,40 +41,12 @@ def request(available="GPU-0 GPU-1 GPU-2 GPU-3", size=1) -> DeviceRequest:
     return DeviceRequest(GPU, frozenset(available.split()), frozenset(), size)
 
 
-def test_devices_are_those_of_all_resources():
-    """A GPU beside MIG instances is as busy as they are."""
-    known = state(gpus("GPU-0"), instances(2))
-    assert [one.id for one in known.devices] == ["GPU-0", "M0-0", "M0-1"]
-    assert known.view(is_fresh=True).resources == {GPU, MIG}
-
-
-@pytest.mark.parametrize(
-    ("policy", "is_listed"),
-    [
-        pytest.param(None, True, id="unknown"),
-        pytest.param(TopologyManagerPolicy.NONE, False, id="none"),
-        pytest.param(TopologyManagerPolicy.BEST_EFFORT, True, id="best-effort"),
-        pytest.param(TopologyManagerPolicy.SINGLE_NUMA_NODE, True, id="single-numa-node"),
-    ],
-)
-def test_numa_nodes_are_listed_where_the_kubelet_aligns_or_may(policy, is_listed):
-    """With `none` it does not look at them, and `single-numa-node` is void without them."""
-    known = state()
-    known.topology_manager = (
-        None if policy is None else TopologyManager(policy, TopologyManagerScope.CONTAINER)
-    )
-    assert known.lists_numa_nodes is is_listed
-    assert known.view(is_fresh=True).kubelet_decides is is_listed
+def best(*ids: str) -> Allocation:
+    """An answer with these ids."""
+    return Allocation(ids, AllocationBasis.BEST)
 
 
 # --- Looks -----------------------------------------------------------------------------------
-
-
-def test_before_any_look_nothing_is_known():
-    """No pods yet is not no pods."""
-    known = state()
-    assert known.pods is None
-    assert known.view(is_fresh=False).pods == ()
 
 
 def test_a_look_replaces_the_last_one():
@@ -157,14 +134,6 @@ def test_a_kubelet_that_lists_ended_pods_does_not_show_which_are_active(phase):
     assert known.active is None
     known.see(snapshot(A, ended, listed=(A,)))
     assert known.active == frozenset({("default", "a")})
-
-
-def test_only_a_fresh_view_shows_which_pods_are_active():
-    """An old list would rule out the pod that has just come."""
-    known = state()
-    known.see(snapshot(A))
-    assert known.view(is_fresh=True).active == frozenset({("default", "a")})
-    assert known.view(is_fresh=False).active is None
 
 
 # --- Looks without the kubelet's pods ----------------------------------------------------------
@@ -267,19 +236,34 @@ def test_a_grant_to_an_unknown_pod_is_kept_until_a_pod_holds_it():
 def test_an_answer_is_expected_back_once_in_any_order():
     """The kubelet takes the answer in random order, and calls again for the next container."""
     known = state()
-    known.expect_allocate(GPU, ("GPU-0", "GPU-1"), requester(A))
-    assert known.expected(GPU, ("GPU-1", "GPU-0")) == requester(A)
+    answer = best("GPU-0", "GPU-1")
+    known.expect_allocate(GPU, answer, requester(A))
+    assert known.expected(GPU, ("GPU-1", "GPU-0")) == ExpectedAllocate(requester(A), answer)
     assert known.expected(GPU, ("GPU-1", "GPU-0")) is None
+
+
+def test_an_answer_is_to_be_chosen_again_after_a_change_of_its_devices_or_the_machine():
+    """A link may have gone down since."""
+    known = state()
+    again = ExpectedAllocate(requester(A), None)
+    known.expect_allocate(GPU, best("GPU-0"), requester(A))
+    known.serve(replace(known.served))
+    assert known.expected(GPU, ("GPU-0",)) == again
+    known.expect_allocate(GPU, best("GPU-0"), requester(A))
+    known.set_unhealthy({"GPU-0": "lost"})
+    assert known.expected(GPU, ("GPU-0",)) == again
+    known.expect_allocate(GPU, best("GPU-1"), requester(A))
+    assert known.expected(GPU, ("GPU-1",)) == ExpectedAllocate(requester(A), best("GPU-1"))
 
 
 def test_an_allocate_makes_other_expectations_of_its_resource_stale():
     """The kubelet allocates for one container after another; other resources are other calls."""
     known = state()
-    known.expect_allocate(GPU, ("GPU-0",), requester(A))
-    known.expect_allocate(MIG, ("M0-0",), requester(B))
+    known.expect_allocate(GPU, best("GPU-0"), requester(A))
+    known.expect_allocate(MIG, best("M0-0"), requester(B))
     assert known.expected(GPU, ("GPU-3",)) is None
     assert known.expected(GPU, ("GPU-0",)) is None
-    assert known.expected(MIG, ("M0-0",)) == requester(B)
+    assert known.expected(MIG, ("M0-0",)) is not None
 
 
 def test_a_pod_that_got_an_error_is_passed_over():
@@ -296,7 +280,7 @@ def test_a_registration_begins_a_new_page():
     known = state()
     known.see(snapshot(A))
     known.record_grant(GPU, ["GPU-0"], requester(A))
-    known.expect_allocate(GPU, ("GPU-1",), requester(A))
+    known.expect_allocate(GPU, best("GPU-1"), requester(A))
     known.record_refusal(requester(B))
     assert known.view(is_fresh=True).preexisting == frozenset()
     known.begin_registration()
@@ -329,15 +313,9 @@ def supply(
     is_fresh=False,
 ):
     """What can be given of a resource."""
-    resource = known.served.inventory.resources[place]
-    return known.supply(resource, own, wanted or request(), is_fresh=is_fresh)
-
-
-def test_bad_devices_are_no_supply():
-    """The kubelet may not have received the change yet."""
-    known = state()
-    known.set_unhealthy({"GPU-0": "XID 79"})
-    assert supply(known).unhealthy == {"GPU-0"}
+    resource = list(known.resources)[place]
+    asked = replace(wanted or request(), resource=resource)
+    return known.supply(asked, own, known.view(is_fresh=is_fresh))
 
 
 @pytest.mark.parametrize("is_fresh", [True, False])
@@ -365,14 +343,6 @@ def test_what_the_kubelet_has_lost_count_of_is_held_and_its_gpu_is_busy():
         assert supply(known, offered, own, is_fresh=True).held == frozenset()
 
 
-def test_what_is_planned_for_others_is_reserved():
-    """Not the asker's own plan."""
-    known = state()
-    known.see(snapshot(A, B))
-    assert supply(known).reserved == {"GPU-0", "GPU-1", "GPU-2"}
-    assert supply(known, own=requester(A)).reserved == {"GPU-2"}
-
-
 def test_gpus_are_busy_by_what_is_held_or_was_given():
     """Of any resource; what the kubelet calls available is free, whatever we remember."""
     known = state(replicas(2, "G0", "G1"), instances(1, 1, 1, 1))
@@ -389,15 +359,6 @@ def test_only_the_base_resource_is_rated():
     known = NodeState(NODE, replace(stock, inventory=two))
     assert supply(known).machine is stock.machine is not None
     assert supply(known, place=1).machine is None
-
-
-def test_sharing_is_as_set():
-    """A node's owner decides how replicas are dealt."""
-    served = state().served
-    found = supply(NodeState(NODE, served, shared_policy=SharedPolicy.PACKED, is_one_only=True))
-    assert (found.shared_policy, found.is_one_only) == (SharedPolicy.PACKED, True)
-    default = supply(state())
-    assert (default.shared_policy, default.is_one_only) == (SharedPolicy.DISTRIBUTED, False)
 
 
 def test_devices_of_other_pods_are_held_where_seen_or_granted():

@@ -121,7 +121,7 @@ def test_no_set_opens_fewer_gpus(counts, chance):
     assert len(set(chosen)) == len(chosen) == size
     assert set(must) <= set(chosen) <= pool_.usable
     assert pack(pool_, must_include=frozenset(must), size=size) == tuple(chosen)
-    gpu_of = {device.id: device.gpu_uuid for device in resource.devices}
+    gpu_of = {device.id: device.gpu.uuid for device in resource.devices}
     in_use = {gpu_of[one] for one in (*held, *must)} | pool_.busy_gpus
 
     def opened(some) -> int:

@@ -19,15 +19,14 @@ from plugin.allocation import (
     UnknownRequester,
     choose_devices,
 )
-from plugin.allocation.best_set import LEAST_HARM, describe_requirement, knows, requires, serves
+from plugin.allocation.best_set import requires, serves
 from plugin.allocation.preferred_allocation import AllocationBasis, RefusalReason, Supply
-from plugin.machine import Resource, SharedPolicy
+from plugin.machine import SharedPolicy
 from tests.examples import up_to
 from tests.machines import NVLINK, machine
 from tests.strategies import node_topologies
-from tests.unit.plugin.machine_values import device
-from tests.unit.plugin.node_values import GPU, app, gpus, init, instances, node_pod, replicas
-from topology.annotations import Affinity, NicRule, PlacementPolicy, Strength, parse_policy
+from tests.unit.plugin.node_values import GPU, app, gpus, instances, node_pod, replicas
+from topology.annotations import Affinity, parse_policy
 from topology.model import Gpu, NodeTopology, PcieLevel
 from topology.recordings import load_recording
 from topology.select import Selected, build_machine, select_set
@@ -348,14 +347,6 @@ def test_counted_devices_are_reserved_and_packed_too():
     assert choice(wanted, own(), busy).ids == ("M1-0",)
 
 
-def test_a_policy_in_words():
-    """Only a requirement is reported."""
-    assert describe_requirement(
-        PlacementPolicy(strength=Strength.REQUIRED, nic=NicRule.REQUIRED)
-    ) == ("an RDMA NIC within PXB")
-    assert describe_requirement(LEAST_HARM) == ""
-
-
 # --- Properties ------------------------------------------------------------------------------
 
 WISHES = st.fixed_dictionaries(
@@ -434,26 +425,3 @@ def test_without_a_plan_the_answer_is_the_core_s(name):
             free = frozenset(one for i, one in enumerate(ids) if mask >> i & 1)
             answer = choice(DeviceRequest(GPU, free, frozenset(), size), own(), supply)
             assert answer.ids == tuple(ids[i] for i in found.gpus)
-
-
-def test_a_machine_that_lacks_a_device_does_not_know_it():
-    """Two readings may overtake each other."""
-    assert SUPPLY.machine is not None
-    assert knows(SUPPLY.machine, frozenset("ab"))
-    assert not knows(SUPPLY.machine, frozenset("ax"))
-    unnamed = build_machine(machine([Gpu()]))
-    assert not knows(unnamed, frozenset("a"))
-
-
-def test_an_init_container_is_chosen_for_like_any_other():
-    """What it hands on is the kubelet's doing."""
-    container = init("first", 2)
-    requester = Identified(node_pod("p", container), container, ("a", "b"))
-    assert choice(request("abc", 2), requester, SUPPLY).ids == ("a", "b")
-
-
-def test_device_order_is_the_resource_s():
-    """Not the topology's, nor that of the ids."""
-    devices = tuple(device(one, i, one) for i, one in enumerate("hgfedcba"))
-    supply = replace(SUPPLY, resource=Resource(GPU, devices))
-    assert choice(request("abcd", 2), own("ad"), supply).ids == ("d", "a")

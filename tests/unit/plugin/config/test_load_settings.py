@@ -6,7 +6,6 @@ import pytest
 
 from kube.errors import SettingsError
 from plugin.config import Mode, load_settings
-from plugin.nvidia.container.allocate_response import ListStrategy
 from plugin.nvidia.mig_strategy import MigStrategy
 
 
@@ -45,12 +44,6 @@ def test_flag_over_environment_over_file_over_default(tmp_path):
     assert found.kubelet_port == 10250
 
 
-def test_the_file_may_be_named_by_flag(tmp_path):
-    """Which wins over the variable, as everywhere."""
-    flags = {"config_file": file(tmp_path, "coterie: {node_name: a}")}
-    assert loaded(flags, {"CONFIG_FILE": "/none"}).node_name == "a"
-
-
 def test_no_file(tmp_path):
     """An empty variable names none: NVIDIA's manifests set it so."""
     assert loaded(environ={"CONFIG_FILE": ""}).node_name is None
@@ -85,17 +78,6 @@ def test_of_several_variables_the_first_counts():
 
 
 @pytest.mark.parametrize(
-    "value",
-    ["envvar,cdi-cri", " envvar , cdi-cri ", ["envvar", "cdi-cri"], ["envvar,cdi-cri"]],
-    ids=["text", "with spaces", "list", "flags that were repeated"],
-)
-def test_lists(value):
-    """Of a file, of a variable, or of a flag given once or twice."""
-    strategies = (ListStrategy.ENVVAR, ListStrategy.CDI_CRI)
-    assert loaded({"device_list_strategy": value}).device_list_strategy == strategies
-
-
-@pytest.mark.parametrize(
     ("value", "meaning"),
     [
         *(("true", True), ("1", True), ("T", True)),
@@ -105,13 +87,6 @@ def test_lists(value):
 def test_booleans_as_go_writes_them(value, meaning):
     """Manifests of NVIDIA's plugin hold such."""
     assert loaded(environ={"FAIL_ON_INIT_ERROR": value}).fail_on_init_error is meaning
-
-
-@pytest.mark.parametrize("value", ["", "0", [0], [], ["0"]])
-def test_imex_channels(value):
-    """None, or the one that NVIDIA's plugin knows."""
-    expected = () if value in ("", []) else (0,)
-    assert loaded({"imex_channel_ids": value}).imex_channel_ids == expected
 
 
 def test_sharing(tmp_path):

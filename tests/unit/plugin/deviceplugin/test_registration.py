@@ -194,23 +194,6 @@ def test_a_kubelet_that_restarts_has_us_again(root, how):
         assert all(detail.endswith("), expected a kubelet to listen there") for detail in failed)
 
 
-def test_after_a_restart_we_are_registered_without_a_pause(root):
-    """Pods that arrive before that fail for good. However long the next pause was to be."""
-    kubelet = FakeKubelet(root)
-    plugin = Plugin(kubelet.folder, offer(), timing=FOR_EVER)
-
-    async def go():
-        async with running(kubelet, plugin):
-            await kubelet.until_listed(GPU, 4)
-            await kubelet.kill()
-            await plugin.until(RegistrationPhase.LOST)
-            await plugin.socket.again()
-            await kubelet.start()
-            await kubelet.until_listed(GPU, 4)
-
-    asyncio.run(go())
-
-
 def test_a_socket_that_is_replaced_under_a_living_watch_is_a_new_kubelet(root):
     """Where the end of the old one's connection is not seen, its new socket is."""
     old, new = FakeKubelet(root), FakeKubelet(root)
@@ -281,24 +264,6 @@ def test_a_kubelet_has_time_to_notice_that_a_watch_has_ended(root):
     pauses_s = [after - before for before, after in pairwise(times_s)]
     assert len(pauses_s) >= 5
     assert pauses_s == pytest.approx([timing.settle_s] * len(pauses_s), abs=QUICK.check_every_s)
-
-
-def test_a_watch_that_ends_by_itself_is_restarted(root):
-    """The kubelet hangs up on us for reasons of its own, and never comes back by itself."""
-    kubelet = FakeKubelet(root)
-    plugin = Plugin(kubelet.folder, offer())
-
-    async def go():
-        async with running(kubelet, plugin):
-            for n in range(1, 4):
-                await plugin.until(RegistrationPhase.REGISTERED, n)
-                await kubelet.disconnect(GPU)
-                await plugin.until(RegistrationPhase.LOST, n)
-            await kubelet.until_listed(GPU, 4)
-
-    asyncio.run(go())
-    delays = [one.delay_s for one in plugin.changes if one.phase is RegistrationPhase.LOST]
-    assert delays == pytest.approx([0.015, 0.03, 0.06])
 
 
 def test_a_registration_that_lasted_is_no_failure_in_a_row(root):
@@ -492,36 +457,6 @@ def test_a_refusal_names_versions_and_is_tried_again(root):
     )
     delays = [standing.delay_s for standing in failed]
     assert delays[:5] == pytest.approx([0.015, 0.03, 0.06, 0.12, 0.15])
-
-
-def test_a_name_that_the_kubelet_refuses_is_named(root):
-    """Only qualified names are extended resources."""
-    kubelet = FakeKubelet(root)
-    plugin = Plugin(kubelet.folder, offer(name="gpu"))
-
-    async def go():
-        async with running(kubelet, plugin):
-            await plugin.until(RegistrationPhase.FAILED)
-
-    asyncio.run(go())
-    assert '(UNKNOWN: the ResourceName "gpu" is invalid)' in plugin.changes[-1].detail
-
-
-def test_a_kubelet_that_cannot_reach_the_plugin_is_reported(root):
-    """The servers' folder is not the one that the kubelet looks in: a wrong mount."""
-    kubelet = FakeKubelet(root, dial_s=0.1)
-    elsewhere = root / "e"
-    elsewhere.mkdir()
-    plugin = Plugin(elsewhere, offer(), kubelet="../device-plugins/kubelet.sock")
-
-    async def go():
-        async with running(kubelet, plugin):
-            await plugin.until(RegistrationPhase.FAILED)
-
-    asyncio.run(go())
-    detail = plugin.standing[GPU].detail
-    assert "failed to dial device plugin" in detail
-    assert re.search(r"and to reach coterie-nvidia\.com_gpu-\w+\.sock in its folder$", detail)
 
 
 def test_a_kubelet_that_hangs_is_given_up_and_tried_again(root):

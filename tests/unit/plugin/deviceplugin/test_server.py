@@ -16,7 +16,6 @@ from plugin.pb import deviceplugin_v1beta1_pb2 as pb
 from tests.plugin_client import Client
 from tests.unit.plugin.offers import GPU, Obliging, offer, served
 
-OPTIONS = ("GetDevicePluginOptions", pb.Empty(), pb.DevicePluginOptions)
 ALLOCATE = (
     "Allocate",
     pb.AllocateRequest(container_requests=[pb.ContainerAllocateRequest(devices_ids=["GPU-0"])]),
@@ -43,20 +42,6 @@ async def answers(path) -> bool:
 def files(root):
     """What lies in the folder."""
     return sorted(root.iterdir())
-
-
-def test_resources_have_sockets_of_their_own(root):
-    """Two resources of one plugin, or of two vendors, must not meet in one file."""
-    names = [GPU, "amd.com/gpu", "nvidia.com/mig-1g.10gb.me", "nvidia.com/gpu.shared"]
-
-    async def go():
-        async with contextlib.AsyncExitStack() as stack:
-            for name in names:
-                await stack.enter_async_context(server(root, offer(name=name)).serving())
-            for name in names:
-                assert len(list(root.glob(socket_names(name)))) == 1
-
-    asyncio.run(go())
 
 
 def test_the_socket_is_there_while_it_is_served_and_the_next_one_is_another(root):
@@ -143,17 +128,6 @@ def test_an_old_plugin_that_ends_leaves_its_successors_socket(root):
                 assert await answers(old.path)
             assert files(root) == [new.path]
             assert await answers(new.path)
-        assert files(root) == []
-
-    asyncio.run(go())
-
-
-def test_a_socket_that_the_kubelet_removed_is_not_missed(root):
-    """A kubelet that starts removes every socket; the end of the server must not mind."""
-
-    async def go():
-        async with server(root).serving() as serving:
-            serving.path.unlink()
         assert files(root) == []
 
     asyncio.run(go())
@@ -260,21 +234,5 @@ def test_the_kubelets_watch_is_known_to_begin_and_to_end(root):
             await kubelet.close()
             await asyncio.wait_for(service.ended.wait(), 60)
             await watching
-
-    asyncio.run(go())
-
-
-def test_the_end_of_the_server_ends_the_watch(root):
-    """The kubelet marks the devices unhealthy then, and gives none of them out."""
-
-    async def go():
-        async with server(root).serving() as serving:
-            client = Client(GPU, serving.path)
-            await client.connect(5.0)
-            watching = asyncio.create_task(client.run(lambda _: None))
-            await serving.service.began.wait()
-        await asyncio.wait_for(watching, 60)
-        await asyncio.wait_for(serving.service.ended.wait(), 60)
-        await client.close()
 
     asyncio.run(go())

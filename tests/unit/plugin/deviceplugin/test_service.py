@@ -14,7 +14,6 @@ from plugin.container import ContainerAccess, DeviceNode, Mount
 from plugin.deviceplugin import (
     CallOutcome,
     CallRefused,
-    DevicePluginCall,
     DevicePluginMethod,
     ListedDevice,
 )
@@ -336,27 +335,3 @@ def test_a_long_message_is_cut(root):
     assert code is grpc.StatusCode.INVALID_ARGUMENT
     assert len(details) < 350
     assert details.startswith(f"{GPU}: Allocate: unknown devices GPU-00000")
-
-
-def test_calls_are_reported_in_the_order_of_their_ends(root):
-    """Metrics and logs get every call."""
-
-    async def go():
-        async with served(root, offer()) as service:
-            for call in CALLS:
-                await service.client.call(*call)
-            return service.calls
-
-    calls = asyncio.run(go())
-    assert calls == [
-        DevicePluginCall(GPU, verb, CallOutcome.OK, one.duration_s)
-        for verb, one in zip(DevicePluginMethod, calls, strict=True)
-    ]
-
-
-def test_unhealthy_devices_are_known(root):
-    """A device may fail between the kubelet's choice and its call: the allocator judges that."""
-    one = offer(0)
-    one.device_list.replace([ListedDevice("GPU-0", is_healthy=False)])
-    found, _ = answer(root, one, allocate(["GPU-0"]))
-    assert found.container_responses[0].envs["NVIDIA_VISIBLE_DEVICES"] == "GPU-0"

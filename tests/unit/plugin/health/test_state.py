@@ -277,7 +277,7 @@ def test_what_is_at_fault_is_never_healthy(history, faults):
     """Whatever happened before, a GPU that does not answer must not be given away."""
     state, now_s = played(history)
     unhealthy = ids(state.after_poll(faults, now_s + 1e6), DEVICES)
-    assert {d.id for d in DEVICES if d.gpu_uuid in faults} <= unhealthy
+    assert {d.id for d in DEVICES if d.gpu.uuid in faults} <= unhealthy
 
 
 @given(histories, st.permutations(GPUS), st.lists(codes, min_size=4, max_size=4), st.floats(0, 99))
@@ -307,13 +307,6 @@ def test_the_order_of_one_gpu_s_events_does_not_change_its_end(history, xids, ra
 
 
 @given(histories)
-def test_replicas_share_their_instance_s_fate(history):
-    """A replica is the same silicon."""
-    unhealthy = played(history)[0].unhealthy(DEVICES)
-    assert all(unhealthy.get(d.id) == unhealthy.get(d.id[:-1] + "0") for d in DEVICES)
-
-
-@given(histories)
 def test_nothing_is_unhealthy_without_a_cause(history):
     """A GPU that no counting event, poll or silence was about stays in service."""
     is_all = any(
@@ -322,7 +315,7 @@ def test_nothing_is_unhealthy_without_a_cause(history):
     named = {step.uuid for _, step in history if isinstance(step, GpuEvent)}
     named |= {gpu for _, step in history if isinstance(step, dict) for gpu in step}
     unhealthy = played(history)[0].unhealthy(DEVICES)
-    assert is_all or {d.gpu_uuid for d in DEVICES if d.id in unhealthy} <= named
+    assert is_all or {d.gpu.uuid for d in DEVICES if d.id in unhealthy} <= named
 
 
 @given(histories)

@@ -589,32 +589,3 @@ def test_cancelling_gives_a_hanging_call_up():
         return was_hanging
 
     assert asyncio.run(go())
-
-
-def test_the_simulated_machine_is_watched(tmp_path):
-    """Both ends together in real time: a fault in the file reaches the view, and goes again."""
-    file = tmp_path / "faults.yaml"
-    machine = simulated_machine("dgx-1-v100", node_name="n", faults=file)
-    reading = machine.read()
-    stage = Stage()
-    stage.served = [device(gpu.uuid, gpu.index, gpu.uuid) for gpu in reading.gpus]
-    times = HealthTimes(wait_s=0.02, poll_s=0.02, reread_s=60, settle_s=0, gap_s=0)
-    watch = HealthWatch(machine, stage, log=stage, reading=reading, state=HEALTHY, times=times)
-    uuid = reading.gpus[3].uuid
-
-    async def go() -> None:
-        task = asyncio.ensure_future(watch.run())
-        file.write_text("{lost: [3]}", encoding="utf-8")
-        assert await stage.nth(1) == {uuid: "lost (simulated)"}
-        worse = await stage.nth(2)
-        assert worse.gpus[3].fault == "lost (simulated)"
-        file.unlink()
-        assert await stage.nth(3) == {}
-        assert await stage.nth(4) == reading
-        file.write_text("{links_down: [{gpus: [0, 3]}]}", encoding="utf-8")
-        assert not (await stage.nth(5)).topology.links[0][3].is_up
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-    asyncio.run(asyncio.wait_for(go(), 20))
-    machine.close()

@@ -105,8 +105,8 @@ def test_devices_that_do_not_come_in_time_cost_the_pods_nothing():
     """The kubelet waits for us meanwhile."""
     kubelet = Kubelet(PODS, None)
     found, took_s = in_call(kubelet, lambda view, until_s: view.snapshot(until_s=until_s))
-    unread = f"checkpoint {NOWHERE}: not read within the time of a call"
-    error = f"PodResources: no answer within the time of a call; {unread}"
+    unread = f"checkpoint {NOWHERE}: deadline exceeded"
+    error = f"PodResources: deadline exceeded; {unread}"
     assert found == KubeletSnapshot((POD,), None, None, error, 1)
     assert (kubelet.timeout_s, took_s) == (pytest.approx(0.8), pytest.approx(0.8))
 
@@ -121,7 +121,7 @@ def test_pods_are_not_read_for_longer_than_a_call_has():
         found, took_s = in_call(
             kubelet, lambda view, until_s: view.snapshot(until_s=until_s), within_s=over_s
         )
-        assert found.error == "the kubelet's pods cannot be read: the time of the call is over"
+        assert found.error == "the kubelet's pods cannot be read: deadline exceeded"
         assert (kubelet.calls, took_s) == ([], 0.0)
 
 
@@ -232,17 +232,6 @@ def test_a_checkpoint_that_cannot_be_read_is_reported(tmp_path, make, noted):
     assert found.error.startswith(f"checkpoint {path}: ")
     assert noted in found.error
     assert not view(path, NO_SOCKET).has_holdings
-
-
-def test_looks_are_numbered():
-    """A later one is not to be undone by one that began before."""
-    kubelet = Kubelet(PODS, DEVICES)
-
-    async def go():
-        snapshots = KubeletView(kubelet, kubelet, NOWHERE)
-        return [(await snapshots.snapshot()).number for _ in range(3)]
-
-    assert asyncio.run(go()) == [1, 2, 3]
 
 
 @pytest.mark.parametrize(

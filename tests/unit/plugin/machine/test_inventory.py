@@ -73,7 +73,7 @@ def test_gpus_are_one_resource_with_the_machine_s_own_topology():
     assert inventory.topology is read.topology
     assert inventory.notes == ()
     device = inventory.resources[0].devices[1]
-    assert (device.place, device.gpu_uuid, device.numa_node, device.replica) == (
+    assert (device.place, device.gpu.uuid, device.numa_node, device.replica) == (
         1,
         "GPU-1",
         0,

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from functools import partial
 
 import pytest
 
 from kube.errors import SettingsError
-from plugin.machine import ServingRules, TimeSlicing, serve_machine
-from plugin.nvidia.mig_strategy import MigStrategy, mig_units
+from plugin.machine import ServingRules, serve_machine
 from tests.unit.plugin.machine_values import simulated_machine
 from tests.unit.plugin.node_values import GPU, NODE
 from topology.model import decode_topology
@@ -49,15 +47,6 @@ def test_links_that_are_up_are_counted(recording, n_links):
     assert serve_machine(reading(recording), ServingRules()).n_links_up == n_links
 
 
-def test_resource_and_strategy_are_as_set():
-    """Else the kubelet gets resources that no pod requests."""
-    rules = ServingRules(
-        partial(mig_units, strategy=MigStrategy.SINGLE), resource="example.com/gpu"
-    )
-    served = serve_machine(reading(), rules)
-    assert [one.name for one in served.inventory.resources] == ["example.com/gpu"]
-
-
 def test_measured_figures_go_into_what_is_published_and_rated():
     """Measured beats labelled, at the extender as here."""
     measured = Measurement(pairs=(MeasuredPair(0, 1, 50.0),))
@@ -74,11 +63,3 @@ def test_figures_of_another_machine_are_refused(check_message):
     with pytest.raises(SettingsError) as caught:
         serve_machine(reading(), rules)
     check_message(caught.value)
-
-
-def test_shared_gpus_are_neither_rated_nor_published():
-    """Pods are placed there by count."""
-    served = serve_machine(reading(), ServingRules(sharing=TimeSlicing({GPU: 2})))
-    assert len(served.inventory.resources[0].devices) == 16
-    assert served.machine is None
-    assert served.topology_text is None

@@ -37,6 +37,7 @@ def run(benchmark, sets):
         UUIDS,
         sets,
         benchmark=benchmark,
+        visible_devices="DEVICES",
         date="2026-11-21",
         advance=lambda gpus, figure: progress.append((gpus, figure)),
     )
@@ -45,10 +46,10 @@ def run(benchmark, sets):
 
 TELLING = f"""
 with open(os.path.join(os.path.dirname(__file__), "calls"), "a") as calls:
-    calls.write(json.dumps([sys.argv[1:], os.environ["CUDA_VISIBLE_DEVICES"]]) + "\\n")
+    calls.write(json.dumps([sys.argv[1:], os.environ["DEVICES"]]) + "\\n")
 print("NCCL version 2.27.3+cuda12.9", file=sys.stderr)
 print("{HEADER}")
-print(sys.argv[2], "1 float sum -1 1.0 1.0", 10.0 * len(os.environ["CUDA_VISIBLE_DEVICES"]), 0)
+print(sys.argv[2], "1 float sum -1 1.0 1.0", 10.0 * len(os.environ["DEVICES"]), 0)
 """
 
 

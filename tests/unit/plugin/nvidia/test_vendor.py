@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ import pytest
 
 from plugin.config.load_settings import load_settings
 from plugin.container import ContainerAccess, NoAccess
-from plugin.errors import CdiError, ReadingError
+from plugin.errors import ReadingError
 from plugin.machine import Device
 from plugin.nvidia import VENDOR
 from plugin.nvidia.nvml.errors import NvmlError
@@ -50,31 +49,10 @@ def opened(root, served=SERVED, **flags):
 CDI: dict[str, Any] = {"device_list_strategy": "cdi-cri", "cdi_generator": "own"}
 
 
-def test_without_cdi_nothing_is_written(root):
-    """A container gets the variable that NVIDIA's runtimes read."""
-    access = opened(root)
-    assert access.left_out == ()
-    assert access.grant(SERVED.devices[:2]) == ContainerAccess(
-        env={"NVIDIA_VISIBLE_DEVICES": ",".join(one.id for one in SERVED.devices[:2])}
-    )
-    assert not (root / "cdi").exists()
-
-
 def test_a_device_node_that_must_be_there(root):
     """Its absence is an error before anything is offered."""
     with pytest.raises(ReadingError, match=str(root / "driver" / "dev")):
         opened(root, imex_channel_ids=(0,), imex_required=True)
-
-
-def test_devices_are_described_for_runtimes_with_cdi(root):
-    """By the names that containers will get."""
-    access = opened(root, **CDI)
-    (file,) = (root / "cdi").glob("*.json")
-    described = {one["name"] for one in json.loads(file.read_text())["devices"]}
-    assert described == {*(device.id for device in SERVED.devices), "all"}
-    assert access.left_out == ()
-    name = f"k8s.device-plugin.nvidia.com/gpu={SERVED.devices[3].id}"
-    assert access.grant(SERVED.devices[3:4]) == ContainerAccess(cdi_devices=(name,))
 
 
 def test_only_nvidias_runtime_reads_variables_and_mounts(root):
@@ -118,23 +96,6 @@ def test_a_mig_device_needs_the_capabilities_that_the_driver_lists(root):
     assert isinstance(access.grant([unknown]), NoAccess)
 
 
-def test_a_device_that_cannot_be_described_is_left_out(root):
-    """The others are served all the same."""
-    *others, last = SERVED.devices
-    lost = replace(last, gpu=replace(last.gpu, nodes=()))
-    (resource,) = SERVED.inventory.resources
-    inventory = replace(SERVED.inventory, resources=(replace(resource, devices=(*others, lost)),))
-    (reason,) = opened(root, replace(SERVED, inventory=inventory), **CDI).left_out
-    assert last.id in reason
-
-
-def test_descriptions_that_cannot_be_written(root):
-    """Devices are not offered then: the caller has to know."""
-    (root / "cdi").write_text("in the way")
-    with pytest.raises(CdiError, match="cannot be written"):
-        opened(root, **CDI)
-
-
 def test_the_drivers_library_is_looked_for_when_nvml_is_opened(root, monkeypatch):
     """A driver container may put it there while the agent waits."""
     loaded: list[Path] = []
@@ -165,8 +126,3 @@ def test_a_library_that_is_none_is_a_machine_that_cannot_be_read(root):
         pytest.raises(NvmlError, match="cannot be loaded"),
     ):
         reader.read()
-
-
-def test_the_resource_is_the_settings_default():
-    """Pods need no change on nodes of this vendor."""
-    assert load_settings({}, {}).settings.resource_name == VENDOR.default_resource

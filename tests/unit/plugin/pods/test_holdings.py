@@ -33,9 +33,6 @@ from tests.unit.plugin.node_values import (
 from topology.annotations import (
     DevicesReport,
     MissingDevices,
-    TopologyManagerPolicy,
-    TopologyManagerScope,
-    UnhealthyDevice,
     decode_devices,
     encode_devices,
 )
@@ -157,33 +154,6 @@ def describe_requirement(found: tuple[PlanMismatch, ...]) -> list[tuple[str, str
 def test_only_what_plans_do_not_hold_is_reported(pods, holdings, expected):
     """Every write wakes every node watcher; what the plan says the extender knows."""
     assert describe_requirement(on_node(*pods, holdings=holdings)) == expected
-
-
-def test_the_other_facts_are_passed_on():
-    """Bad devices with their reasons, sorted; what the kubelet aligns. Who writes it numbers it."""
-    known = {
-        "unhealthy": {"b": "XID 79", "a": "lost"},
-        "policy": TopologyManagerPolicy.RESTRICTED,
-        "scope": TopologyManagerScope.POD,
-    }
-    assert report(on_node(), **known) == DevicesReport(
-        unhealthy=(UnhealthyDevice("a", "lost"), UnhealthyDevice("b", "XID 79")),
-        policy=TopologyManagerPolicy.RESTRICTED,
-        scope=TopologyManagerScope.POD,
-    )
-
-
-def test_a_hold_names_its_pod_fully():
-    """The extender finds the pod by uid, and people by name."""
-    (hold,) = report(on_node(FREE, holdings=[holding(FREE, "main", "a", has_uid=False)])).holds
-    assert (hold.uid, hold.namespace, hold.name, hold.container, hold.resource, hold.ids) == (
-        "uid-free",
-        "default",
-        "free",
-        "main",
-        GPU,
-        ("a",),
-    )
 
 
 def test_two_sources_of_one_holding_are_one():

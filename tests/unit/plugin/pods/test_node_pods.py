@@ -7,7 +7,8 @@ import json
 import pytest
 
 from plugin.errors import KubeletError
-from plugin.pods import NodePod, PodContainer, read_node_pods
+from plugin.pods import NodePod, PodContainer, planned_ids, read_node_pods
+from plugin.pods.node_pods import plan_problem
 from topology.select import ContainerRole
 
 META = {"uid": "u1", "namespace": "ns", "name": "p"}
@@ -212,3 +213,10 @@ def test_what_is_no_list_of_pods_is_refused(body):
     with pytest.raises(KubeletError) as caught:
         read_node_pods(body)
     assert len(str(caught.value)) < 400
+
+
+def test_text_that_is_no_plan_is_reported():
+    """Nothing is guessed of it, and people learn why it did not count."""
+    (found,) = read(pod(meta={"annotations": {"coterie.gpu/plan": "{"}}))
+    assert planned_ids(found, "main", resource=GPU, node="n1") == ()
+    assert str(plan_problem(found, "n1")).startswith("plan text")

@@ -454,19 +454,6 @@ def test_what_fails_is_tried_again(error, reason, delays_s):
     assert all(one.error is error for one in faults)
 
 
-@pytest.mark.parametrize(
-    ("error", "cap_s"), [(FORBIDDEN, 150.0), (refusal(500, "Internal", b""), 30.0)], ids=str
-)
-def test_delays_are_capped(error, cap_s):
-    """Some minutes after the cause is gone all is well; half is drawn, and here nothing was."""
-
-    async def act(scene):
-        scene.publisher.publish("topology", REPORT)
-        await scene.clock.move(3_000)
-
-    assert play(act, *[error] * 50).events.faults[-1].delay_s == cap_s
-
-
 def test_success_forgets_failures():
     """The next fault begins with short delays."""
 

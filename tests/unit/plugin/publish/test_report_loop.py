@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -85,11 +85,16 @@ class Node:
             raise CodecError(msg)
         self.reports.append(report)
 
+    def reporting(self):
+        """What is tried."""
+        kubelet: Any = self
+        return ReportLoop(self.state, kubelet, publish=self.publish, emit=self.emit)
+
     def run(self, until_s, *, events=()):
         """Run so long; at the times of `events` something happened."""
 
         async def go():
-            reporting = ReportLoop(self.state, self, publish=self.publish, emit=self.emit)
+            reporting = self.reporting()
             loop = asyncio.get_running_loop()
             for at_s in events:
                 loop.call_later(at_s, reporting.trigger)
@@ -143,7 +148,7 @@ def test_a_look_waits_while_the_kubelet_gives_devices_away():
 
     async def go():
         node = Node([snapshot()])
-        reporting = ReportLoop(node.state, node, publish=node.publish, emit=node.emit)
+        reporting = node.reporting()
         async with node.gate.call():
             task = asyncio.create_task(reporting.run())
             await asyncio.sleep(1.0)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from plugin.container import CdiDevice, CdiDocument
-from plugin.errors import CdiError
 from plugin.machine import WrittenFiles
 from plugin.nvidia.container.cdi import CDI_VENDOR
 from plugin.nvidia.container.cdi_files import CdiFiles
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 GPU = f"{CDI_VENDOR}-gpu.json"
-IMEX = f"{CDI_VENDOR}-imex-channel.json"
 
 
 def write(folder: Path, *classes: str) -> None:
@@ -30,23 +28,6 @@ def write(folder: Path, *classes: str) -> None:
 def at(folder: Path, *names: str) -> tuple[str, ...]:
     """Paths in the folder."""
     return tuple(str(folder / name) for name in names)
-
-
-def test_what_the_plugin_wrote_is_its_own(tmp_path):
-    """With the record last, which says what is left when a removal was cut short."""
-    write(tmp_path, "gpu", "imex-channel")
-    assert written_files(tmp_path) == WrittenFiles(own=at(tmp_path, GPU, IMEX, RECORD))
-
-
-def test_a_file_that_another_program_wrote_over_is_not(tmp_path):
-    """NVIDIA's plugin has the same names: after a way back its containers need the file."""
-    write(tmp_path, "gpu", "imex-channel")
-    (tmp_path / GPU).write_text("{}")
-    found = written_files(tmp_path)
-    assert found == WrittenFiles(own=at(tmp_path, IMEX, RECORD), changed=at(tmp_path, GPU))
-    (tmp_path / IMEX).unlink()
-    found = written_files(tmp_path)
-    assert found == WrittenFiles(unused=at(tmp_path, RECORD), changed=at(tmp_path, GPU))
 
 
 @pytest.mark.parametrize(
@@ -91,11 +72,3 @@ def test_the_record_changes_with_the_files_only(tmp_path):
     assert (tmp_path / RECORD).stat().st_mtime_ns == before.st_mtime_ns
     write(tmp_path)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_no_folder_and_one_that_cannot_be_read(tmp_path):
-    """A node without CDI has nothing; anything else is said."""
-    assert written_files(tmp_path / "absent") == WrittenFiles()
-    (tmp_path / "file").write_text("")
-    with pytest.raises(CdiError, match="file cannot be read: Not a directory"):
-        written_files(tmp_path / "file")

@@ -15,7 +15,6 @@ from plugin.nvidia.nvml.raw_machine import (
     RawGpu,
     RawLink,
     RawMachine,
-    UnreadGpu,
     pair_key,
 )
 from tests.examples import up_to
@@ -205,55 +204,6 @@ def test_fabrics_that_are_down_or_ill_are_noted():
 
 
 # --- GPUs that were known before ---
-
-
-def test_a_gpu_that_fails_keeps_what_was_known():
-    """Its facts are those of the last reading, under the index and with the fault of this one."""
-    before = gpu(1, model="NVIDIA H100", minor=1)
-    now = replace(gpu(1), index=0, fault="lost")
-    (found,), notes = with_remembered([now], [], [before])
-    assert found == replace(before, index=0, fault="lost")
-    assert notes == ()
-
-
-def test_a_gpu_that_failed_from_the_start_is_listed_with_what_was_read():
-    """There is nothing better to say of it."""
-    now = gpu(0, fault="lost")
-    assert with_remembered([now], [], [])[0] == (now,)
-
-
-def test_a_gpu_that_recovers_is_read_again():
-    """An old fault, or an old fact, must not outlive it."""
-    now = gpu(0, model="new")
-    assert with_remembered([now], [], [gpu(0, model="old", fault="lost")])[0] == (now,)
-
-
-def test_a_gpu_without_handle_stays_by_its_index():
-    """NVML counts it but says nothing: it is the one that had the index."""
-    gpus, notes = with_remembered(
-        [gpu(0)], [UnreadGpu(1, "GPU is lost")], [gpu(0), gpu(1, minor=1)]
-    )
-    assert gpus == (gpu(0), gpu(1, minor=1, fault="GPU is lost"))
-    assert notes == ()
-
-
-def test_a_gpu_that_never_answered_is_noted():
-    """Without a uuid there is no device to list."""
-    gpus, notes = with_remembered([gpu(0)], [UnreadGpu(1, "GPU is lost")], [])
-    assert gpus == (gpu(0),)
-    assert notes == ("GPU 1 is not listed, as its uuid cannot be read: GPU is lost",)
-
-
-def test_a_gpu_that_is_not_counted_any_more_stays_in_its_place():
-    """The others move up in NVML's count, not in ours, so nothing is published again."""
-    first, lost, last = gpu(0), replace(gpu(1), uuid="GPU-z"), gpu(2)
-    gpus, _ = with_remembered([first, replace(last, index=1)], [], [first, lost, last])
-    assert [(found.uuid, found.index) for found in gpus] == [
-        ("GPU-0", 0),
-        ("GPU-z", 1),
-        ("GPU-2", 1),
-    ]
-    assert gpus[1].fault == "NVML does not list it any more"
 
 
 def test_a_gpu_that_answers_late_takes_its_place():

@@ -6,12 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from plugin.nvidia.mig_profile import MigShape
 from plugin.nvidia.nvml.errors import NvmlError
-from plugin.nvidia.nvml.library import EventBit, FieldId, Nvml, NvmlCode, preload
+from plugin.nvidia.nvml.library import FieldId, Nvml, NvmlCode, preload
 from plugin.nvidia.nvml.raw_machine import RawFabric
 from tests.fake_nvml import (
-    NO_INSTANCE,
     SENTINEL,
     FakeFabric,
     FakeGpu,
@@ -59,14 +57,6 @@ def code_of(call, *arguments):
     return caught.value.code
 
 
-def test_the_library_itself(nvml, fake):
-    """Open, count, version, close."""
-    assert (nvml.count(), nvml.driver_version()) == (2, "580.65.06")
-    nvml.close()
-    assert fake.n_opened == 0
-    assert code_of(nvml.count) == NvmlCode.UNINITIALIZED
-
-
 def test_no_library_is_code_zero():
     """A machine without NVIDIA's driver is distinguished from one whose driver fails."""
     with installed(None), pytest.raises(NvmlError, match=r"libnvidia-ml\.so\.1 not found") as e:
@@ -78,21 +68,6 @@ def test_a_driver_that_is_not_loaded_keeps_its_code(fake):
     """The library is there, the kernel module is not."""
     fake.is_loaded = False
     assert code_of(Nvml().open) == NvmlCode.DRIVER_NOT_LOADED
-
-
-def test_facts_of_a_gpu(nvml):
-    """Each question reaches its own call."""
-    gpu = nvml.handle(0)
-    assert nvml.uuid(gpu) == UUID
-    assert nvml.uuid(nvml.handle_of(OTHER)) == OTHER
-    assert nvml.address(gpu) != nvml.address(nvml.handle(1))
-    assert nvml.name(gpu) == "NVIDIA H100 80GB HBM3"
-    assert nvml.bus_id(gpu) == "00010000:3b:00.0"
-    assert nvml.bus_id(nvml.handle(1)) is None
-    assert nvml.memory_bytes(gpu) == 85_520_809_984
-    assert nvml.minor(gpu) == 3
-    assert nvml.compute_capability(gpu) == (9, 0)
-    assert nvml.memory_nodes(gpu) == (1, 65)
 
 
 def test_fields_in_one_call(nvml, fake):
@@ -131,52 +106,6 @@ def test_fabric_in_the_newest_version(nvml, fake):
     fake.missing.clear()
     fake.fabric_versions = set()
     assert code_of(nvml.fabric, nvml.handle(0)) == NvmlCode.ARGUMENT_VERSION_MISMATCH
-
-
-def test_pairs(nvml, fake):
-    """READ is 0, though pynvml's own constant is a tuple."""
-    a, b = nvml.handle(0), nvml.handle(1)
-    fake.ancestors[UUID, OTHER] = 40
-    fake.p2p[UUID, OTHER] = 3
-    assert (nvml.common_ancestor(a, b), nvml.common_ancestor(b, a)) == (40, 40)
-    assert nvml.p2p_read_status(a, b) == 3
-
-
-def test_mig(nvml):
-    """A MIG device at an index with gaps before it."""
-    gpu = nvml.handle(0)
-    assert (nvml.is_mig_enabled(gpu), nvml.max_mig_devices(gpu)) == (True, 7)
-    assert code_of(nvml.is_mig_enabled, nvml.handle(1)) == NvmlCode.NOT_SUPPORTED
-    assert code_of(nvml.mig_device, gpu, 0) == NvmlCode.NOT_FOUND
-    mig = nvml.mig_device(gpu, 2)
-    assert (nvml.uuid(mig), nvml.name(mig)) == ("MIG-1", "NVIDIA H100 MIG 1g.10gb")
-    assert (nvml.mig_ids(mig), nvml.mig_shape(mig)) == ((9, 1), MigShape(1, 1, 9856))
-
-
-def test_events(nvml, fake):
-    """An event names its GPU by address, and a whole GPU by 0xFFFFFFFF."""
-    gpu = nvml.handle(0)
-    events = nvml.make_events()
-    assert nvml.event_kinds(gpu) & EventBit.XID
-    nvml.register(gpu, EventBit.XID, events)
-    assert nvml.wait(events, 0) is None
-    fake.happen(0, 79)
-    event = nvml.wait(events, 0)
-    assert (event.kind, event.data) == (EventBit.XID, 79)
-    assert nvml.address(event.device) == nvml.address(gpu)
-    assert (event.gpu_instance, event.compute_instance) == (NO_INSTANCE, NO_INSTANCE)
-    fake.fail_waits(NvmlCode.GPU_IS_LOST)
-    assert code_of(nvml.wait, events, 0) == NvmlCode.GPU_IS_LOST
-    nvml.free_events(events)
-    assert fake.sets == {}
-
-
-def test_what_an_old_driver_lacks(nvml, fake):
-    """A missing symbol is a code, not an AttributeError; the message names the call."""
-    fake.missing.add("nvmlDeviceGetTopologyCommonAncestor")
-    with pytest.raises(NvmlError, match="nvmlDeviceGetTopologyCommonAncestor: Function") as caught:
-        nvml.common_ancestor(nvml.handle(0), nvml.handle(1))
-    assert caught.value.code == NvmlCode.FUNCTION_NOT_FOUND
 
 
 def test_text_that_is_no_text(nvml, fake):

@@ -952,14 +952,6 @@ def test_a_closed_machine_says_so(fake, tmp_path):
 # --- events ---
 
 
-def test_an_xid_arrives(machine, fake):
-    """The GPU by uuid, and no MIG instance where none is meant."""
-    machine.read()
-    assert machine.wait(0) == ()
-    fake.happen(5, 79)
-    assert machine.wait(60) == (xid_event(uuid_of(5), 79),)
-
-
 def test_events_that_came_together_are_returned_together(machine, fake):
     """In their order, MIG instances named, ECC without a number."""
     machine.read()
@@ -1025,16 +1017,6 @@ def test_without_events_it_only_waits(fake, tmp_path, missing):
         thread.join(60)
     assert results == [()]
     assert fake.calls["nvmlEventSetWait_v2"] == 0
-
-
-def test_a_gpu_without_events_leaves_the_events_of_others(machine, fake):
-    """A GPU that supports no events makes no other deaf."""
-    fake.gpus[0].supported_events = 0
-    fake.gpus[1].errors["nvmlDeviceRegisterEvents"] = LOST
-    machine.read()
-    machine.wait(0)
-    fake.happen(2, 48)
-    assert machine.wait(60) == (xid_event(uuid_of(2), 48),)
 
 
 def test_xids_are_registered_alone_where_other_kinds_are_refused(machine, fake):
