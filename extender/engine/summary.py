@@ -9,7 +9,7 @@ node, and what decided. It shows what the verbs' own ratings say, and changes no
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from extender.engine.offers import containers_json, offer_json, other_set, relief_json
 from extender.engine.relief import find_relief
@@ -19,14 +19,19 @@ from topology.annotations import Affinity, NicRule, Strength, pod_keys
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from extender.engine.explanation import (
+        ChangeOffer,
+        ReasonGroup,
+        SecondNode,
+        SecondSet,
+        Summary,
+    )
     from extender.placement import Rater
     from extender.protocol import PodRequest, Reason, Shape
     from extender.snapshot import NodeView
     from topology.annotations import PlacementPolicy
 
 __all__ = ["Ratings", "summarize"]
-
-Json: TypeAlias = "dict[str, object]"
 
 SHOWN_MACHINES = 3
 """Machine types that a reason names."""
@@ -51,8 +56,8 @@ def summarize(
     rated: Ratings,
     owners: Callable[[NodeView], Mapping[str, int]],
     rater: Rater,
-) -> Json:
-    """The summary of a pod with GPUs, as JSON values.
+) -> Summary:
+    """The summary of a pod with GPUs.
 
     `owners` has the GPUs of a node as a mask for each pod there. Complexity: at most
     `extender.engine.relief.MAX_TRIES` selections for each reason, and one rating per state and
@@ -89,7 +94,7 @@ def _group(
     views: Sequence[NodeView],
     owners: Callable[[NodeView], Mapping[str, int]],
     rater: Rater,
-) -> Json:
+) -> ReasonGroup:
     relief = find_relief(request, views, owners, rater) if reason in RELIEVED else None
     machines = sorted({view.kind.name for view in views})
     named = ", ".join(machines[:SHOWN_MACHINES])
@@ -103,7 +108,7 @@ def _group(
     }
 
 
-def _try(request: PodRequest, views: Sequence[NodeView], rater: Rater) -> Json | None:
+def _try(request: PodRequest, views: Sequence[NodeView], rater: Rater) -> ChangeOffer | None:
     """The least change of the pod's annotations with which it fits on some node now."""
     if request.shape is None:
         return None
@@ -148,7 +153,7 @@ def _weaker(shape: Shape) -> Iterator[tuple[str, PlacementPolicy]]:
 
 def _runner_up(
     request: PodRequest, best: Sequence[NodeView], ranks: Mapping[int, Rank], rater: Rater
-) -> Json | None:
+) -> SecondNode | None:
     """The node that comes second, and the first difference to the best in the order of nodes."""
     if len(best) < 2:  # noqa: PLR2004 - the best and another
         return None
@@ -164,7 +169,7 @@ def _runner_up(
     }
 
 
-def _runner_up_set(request: PodRequest, best: Sequence[NodeView], rater: Rater) -> Json | None:
+def _runner_up_set(request: PodRequest, best: Sequence[NodeView], rater: Rater) -> SecondSet | None:
     """The set that comes second on the best node."""
     if not best:
         return None

@@ -3,7 +3,7 @@
 Decides from the state and from what filter was called with; reads no clock and writes nothing.
 """
 
-from extender.groups.bandwidth import falls_short, predict, value_json
+from extender.groups.bandwidth import GroupFigures, falls_short, predict, value_json
 from extender.groups.groups import Groups
 from extender.groups.members.group import GroupKey, difference
 from extender.groups.near_bound import NearBound
@@ -12,6 +12,7 @@ from extender.groups.pod_group_cycle import PodGroups
 from extender.groups.readings import GroupOutcome, GroupReadings, GroupStatus
 
 __all__ = [
+    "GroupFigures",
     "GroupKey",
     "GroupOutcome",
     "GroupReadings",

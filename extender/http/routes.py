@@ -18,13 +18,14 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.exceptions import HTTPException
 
+from extender.engine.explanation import Explanation
 from extender.http.asgi import VerbApp
-from extender.http.explain_responses import Explanation
-from extender.http.responses import NodesState, Problem, State
+from extender.http.responses import Problem, State
 from extender.http.verbs import answer_now, verb_handlers
 from extender.page import add_page
 from extender.protocol import Verb
 from extender.read_api import add_read_api, read_body
+from extender.state import NodesState
 from kube.client import Request as ApiRequest
 from kube.errors import KubeError, Unreadable
 from kube.objects import parse_object

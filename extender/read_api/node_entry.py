@@ -10,11 +10,21 @@ flight, or what it requests): a pod that is nominated only is pending.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from extender.read_api.bodies import (
+    AssignedState,
+    Figures,
+    NodeBody,
+    NodeGpu,
+    NodeResourceBody,
+    PlacedPodBody,
+    PlacedState,
+)
+from extender.read_api.encoding import encoder
+from extender.read_api.figures import UNKNOWN
 from extender.read_api.placed_members import PlacedMember
 from extender.state import BY_COUNT, AssignmentState, mask_of
 from topology.value import gpus_of
@@ -22,22 +32,21 @@ from topology.value import gpus_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from extender.read_api.figures import Json, SetFigures, Worth
+    from extender.read_api.figures import SetFigures
     from extender.snapshot import MachineType
     from extender.state import Account, NodeRecord, NodeResource, PodRecord
     from topology.annotations import ContainerPlan
 
 __all__ = ["NodeEntry", "Tally", "TallyKey"]
 
-STATES = {
+STATES: dict[AssignmentState, AssignedState] = {
     AssignmentState.BOUND: "planned",
     AssignmentState.ASSUMED: "assumed",
     AssignmentState.HELD: "held",
     AssignmentState.CLAIMED: "claimed",
 }
 """As `/state/nodes` names them."""
-UNLOCATED = "unlocated"
-"""State of a pod of which it is not known which devices it has."""
+_encode_node, _encode_pod = encoder(NodeBody), encoder(PlacedPodBody)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +137,7 @@ class NodeEntry:
     def node_json(self, name_of: Callable[[str], str]) -> bytes:
         """The node's JSON."""
         if self._node_json is None:
-            self._node_json = _dump(self._node(name_of))
+            self._node_json = _encode_node(self._node(name_of))
         return self._node_json
 
     def pods_json(self, pods: Iterable[PodRecord]) -> Mapping[str, bytes]:
@@ -137,14 +146,15 @@ class NodeEntry:
             parts = self._parts()
             placed = [one for pod in pods if (one := _find_placed(pod, parts)) is not None]
             placed.sort(key=lambda one: one.full_name)
-            self._pods_json = {one.full_name: _dump(_pod(one, self._figures)) for one in placed}
+            self._pods_json = {
+                one.full_name: _encode_pod(_pod(one, self._figures)) for one in placed
+            }
         return self._pods_json
 
     def rate_of(self, pod: PodRecord) -> float | None:
         """The GB/s of a placed pod, as its JSON has it; None where it has none."""
         placed = _find_placed(pod, self._parts())
-        worst = None if placed is None else placed.worst(self._figures)
-        return None if worst is None else worst.gbytes_per_s
+        return None if placed is None else placed.worst(self._figures)["gbytes_per_s"]
 
     def pods_text(self, pods: Iterable[PodRecord]) -> bytes:
         """The same as one text, commas between: most pages have all pods of a node."""
@@ -156,7 +166,7 @@ class NodeEntry:
             for served, account in zip(self.node.resources, self.accounts, strict=True)
         ]
 
-    def _node(self, name_of: Callable[[str], str]) -> Json:
+    def _node(self, name_of: Callable[[str], str]) -> NodeBody:
         node = self.node
         reasons = {one.id: one.reason for one in node.report.unhealthy}
         first, *others = (self._resource(part, reasons, name_of) for part in self._parts())
@@ -180,23 +190,23 @@ class NodeEntry:
 
     def _resource(
         self, part: _Part, reasons: Mapping[str, str], name_of: Callable[[str], str]
-    ) -> Json:
+    ) -> NodeResourceBody:
         key, account = part.key, part.account
-        owners = {
+        owners: dict[int, tuple[str, AssignedState]] = {
             gpu: (uid, STATES[one.state])
             for uid, one in account.assignments.items()
             for gpu in gpus_of(one.mask)
         }
         groups = {one.uid: one.key[1] for one in self.members}
-        gpus: list[Json] = []
+        gpus: list[NodeGpu] = []
         for i, one in enumerate(part.served.ids):
             is_bad = bool(account.unhealthy >> i & 1)
-            uid, state = owners.get(i, (None, "unhealthy" if is_bad else "free"))
+            uid, state = owners.get(i, (None, None))
             gpus.append(
                 {
                     "index": i,
                     "id": one,
-                    "state": state,
+                    "state": state or ("unhealthy" if is_bad else "free"),
                     "pod": None if uid is None else name_of(uid) or None,
                     "pod_uid": uid,
                     "group": None if uid is None else groups.get(uid),
@@ -243,7 +253,7 @@ class _Placed:
 
     pod: PodRecord
     part: _Part
-    state: str
+    state: PlacedState
     mask: int
     containers: tuple[tuple[str, tuple[str, ...]], ...]
 
@@ -251,16 +261,16 @@ class _Placed:
     def full_name(self) -> str:
         return f"{self.pod.namespace}/{self.pod.name}"
 
-    def worths(self, figures: SetFigures) -> list[tuple[str, int, Worth | None]]:
+    def worths(self, figures: SetFigures) -> list[tuple[str, int, Figures]]:
         """Of each container its name, its devices as a mask, and what they are worth."""
         positions = self.part.served.positions
         masks = [(name, mask_of(ids, positions)) for name, ids in self.containers]
         return [(name, mask, figures.worth(self.part.machine, mask)) for name, mask in masks]
 
-    def worst(self, figures: SetFigures) -> Worth | None:
-        """What its slowest container has; None where nothing is known, as of single GPUs."""
-        known = (one for _, _, one in self.worths(figures) if one is not None)
-        return min(known, key=lambda one: one.gbytes_per_s, default=None)
+    def worst(self, figures: SetFigures) -> Figures:
+        """What its slowest container has; unknown where nothing is known, as of single GPUs."""
+        known = (one for _, _, one in self.worths(figures) if one["gbytes_per_s"] is not None)
+        return min(known, key=lambda one: one["gbytes_per_s"] or 0.0, default=UNKNOWN)
 
 
 def _find_placed(pod: PodRecord, parts: Sequence[_Part]) -> _Placed | None:
@@ -270,7 +280,7 @@ def _find_placed(pod: PodRecord, parts: Sequence[_Part]) -> _Placed | None:
         if assigned is not None and assigned.state is AssignmentState.CLAIMED:
             continue
         if uid in account.unlocated:
-            return _Placed(pod, part, UNLOCATED, 0, ())
+            return _Placed(pod, part, "unlocated", 0, ())
         if assigned is not None:
             containers = _containers(pod, part)
             return _Placed(pod, part, STATES[assigned.state], assigned.mask, containers)
@@ -325,8 +335,8 @@ def _tally(part: _Part, placed: Iterable[_Placed], figures: SetFigures) -> Tally
     shares_gpus = 0.0
     for pod in placed:
         for _, mask, worth in pod.worths(figures):
-            if worth is not None:
-                shares_gpus += worth.share * mask.bit_count()
+            if worth["share"] is not None:
+                shares_gpus += worth["share"] * mask.bit_count()
                 sums["valued"] += mask.bit_count()
     return Tally(
         key=part.key,
@@ -342,14 +352,14 @@ def _tally(part: _Part, placed: Iterable[_Placed], figures: SetFigures) -> Tally
     )
 
 
-def _pod(placed: _Placed, figures: SetFigures) -> Json:
+def _pod(placed: _Placed, figures: SetFigures) -> PlacedPodBody:
     pod, part = placed.pod, placed.part
     key, ids = part.key, part.served.ids
     gpus = gpus_of(placed.mask)
     own_ids = [ids[i] for i in gpus]
     plan = pod.node_plan
     planned_ids = [] if plan is None else list(plan.ids)
-    is_known = placed.state != UNLOCATED
+    is_known = placed.state != "unlocated"
     return {
         "namespace": pod.namespace,
         "name": pod.name,
@@ -362,30 +372,16 @@ def _pod(placed: _Placed, figures: SetFigures) -> Json:
         "state": placed.state,
         "gpus": list(gpus),
         "ids": own_ids,
-        **_figures(placed.worst(figures)),
+        **placed.worst(figures),
         "containers": [
             {
                 "name": name,
                 "gpus": list(gpus_of(mask)),
                 "ids": [ids[i] for i in gpus_of(mask)],
-                **_figures(worth),
+                **worth,
             }
             for name, mask, worth in placed.worths(figures)
         ],
         "as_planned": set(planned_ids) == set(own_ids) if planned_ids and is_known else None,
         "planned_ids": planned_ids,
     }
-
-
-def _figures(worth: Worth | None) -> Json:
-    if worth is None:
-        return {"gbytes_per_s": None, "share": None, "limited_by": None}
-    return {
-        "gbytes_per_s": worth.gbytes_per_s,
-        "share": worth.share,
-        "limited_by": worth.limited_by,
-    }
-
-
-def _dump(content: Json) -> bytes:
-    return json.dumps(content, separators=(",", ":")).encode()

@@ -8,7 +8,6 @@ one state are equal. It walks in turns with pauses, and ends nothing (`extender.
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import TYPE_CHECKING, TypeAlias
 
 from extender.allowed_nodes import AllowedNodes
@@ -16,6 +15,8 @@ from extender.engine.offers import relief_json
 from extender.engine.relief import relief_turns
 from extender.placement import RELIEVED, Rank, Rater, Refusal
 from extender.protocol import PodRequest
+from extender.read_api.bodies import WouldFitBody
+from extender.read_api.encoding import encoder
 from extender.read_api.not_offered import NotOfferedPod
 from extender.read_api.pacing import drive, paced
 from extender.state import AssignmentState
@@ -42,7 +43,8 @@ MAX_SHAPES = 8
 MAX_RATINGS = 16_384
 """Ratings kept between generations, a quarter of what the verbs keep."""
 _HAVE = frozenset({AssignmentState.ASSUMED, AssignmentState.BOUND, AssignmentState.HELD})
-_NONE = b"null"
+_encode = encoder(WouldFitBody)
+_NONE = _encode({"would_fit": None})
 
 
 class WouldFit:
@@ -122,7 +124,7 @@ class WouldFit:
         least = _least(reliefs)
         if least is None:
             return _NONE
-        return json.dumps(relief_json(least), separators=(",", ":")).encode()
+        return _encode({"would_fit": relief_json(least)})
 
     def _owners(self, cluster: Cluster, view: NodeView) -> Mapping[str, int]:
         """The healthy GPUs of each pod on a node as a mask."""

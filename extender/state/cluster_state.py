@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from extender.placement import Rater
 from extender.state.accounting import make_account, open_accounts
-from extender.state.debug_json import node_json
+from extender.state.debug_json import NodesState, node_json
 from extender.state.device_states import count_changes, count_states, device_rows
 from extender.state.domains import NodeDomains
 from extender.state.effect_rules import add_effects
@@ -243,7 +243,7 @@ class LiveCluster:
         copies = self._nodes.copy(), self._accounts.copy()
         return StateMoment(*copies, self._snapshots.by_resource(), tuple(self._claimed))
 
-    def as_json(self) -> dict[str, object]:
+    def as_json(self) -> NodesState:
         """Everything, for people."""
         generation, name_of = self.snapshot.generation, self.pods.name_of
         shown = self._snapshots.all_shown

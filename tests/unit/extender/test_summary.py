@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from extender.engine.relief import MAX_PODS, find_relief
-from extender.http.explain_responses import Explanation
 from extender.placement import Rater, Refusal
 from extender.protocol import Verb, messages, parse_pod
 from extender.snapshot import with_free
@@ -25,7 +24,6 @@ def summary(one: Any, n_gpus: int, **annotations: str) -> Any:
     """The summary of a pod's explanation, which has its type."""
     body = json.dumps(pod(n_gpus, uid="asked", **annotations)).encode()
     explained = answer_of(one, Verb.EXPLAIN, body)
-    Explanation.model_validate(explained)
     return explained["summary"]
 
 
@@ -223,7 +221,6 @@ def bound(one: Any, n_gpus: int, uid: str, node: str, **annotations: str) -> Any
     content = pod(n_gpus, uid=uid, **annotations)
     content["spec"]["nodeName"] = node
     explained = answer_of(one, Verb.EXPLAIN, json.dumps(content).encode())
-    Explanation.model_validate(explained)
     return explained["bound"]
 
 
