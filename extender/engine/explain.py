@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     )
     from extender.placement import Rater
     from extender.protocol import PodRequest, WirePod
-    from extender.snapshot import ClusterSnapshot, NodeView
+    from extender.snapshot import ClusterSnapshot, NodeView, Overlay
     from extender.state import DeviceRow, LiveCluster, NodeRecord
     from extender.unschedulable import UnschedulablePod
     from topology.annotations import Plan
@@ -98,10 +98,10 @@ def explain_pod(  # noqa: PLR0913 - all that an explanation is made of
     if not_considered:
         explanation["not_considered"] = not_considered
 
-    def owners(view: NodeView) -> Mapping[str, int]:
-        return _owners(view, cluster)
+    def overlay(view: NodeView) -> Overlay:
+        return cluster.overlay(view).named(cluster.pods.name_of)
 
-    explanation["summary"] = summarize(request, rated, owners, rater)
+    explanation["summary"] = summarize(request, rated, overlay, rater)
     places = [0] * len(snapshot.views) if free_capacity is None else free_capacity.tolist()
     capacity_of = {view.name: place for view, place in zip(snapshot.views, places, strict=True)}
     explanation["nodes"] = _nodes(request, snapshot, rated, rater, capacity_of)
@@ -168,16 +168,6 @@ def _beside(request: PodRequest, view: NodeView, states: Sequence[DeviceRow]) ->
         return None
     mask = sum(1 << i for i, _ in own)
     return other_set(request, with_free(view, view.free | mask), mask)
-
-
-def _owners(view: NodeView, cluster: LiveCluster) -> Mapping[str, int]:
-    """The GPUs of each pod on a node as a mask; a claim is of a pod that is not there yet."""
-    masks: dict[str, int] = {}
-    for i, (_, state, owner) in enumerate(cluster.devices(view.name, view.kind.resource)):
-        if owner is not None and state in _HAVE:
-            pod = cluster.pods.name_of(owner) or owner
-            masks[pod] = masks.get(pod, 0) | 1 << i
-    return masks
 
 
 _HAVE = frozenset({DeviceState.ASSUMED, DeviceState.BOUND, DeviceState.HELD})

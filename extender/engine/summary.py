@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     )
     from extender.placement import Rater
     from extender.protocol import PodRequest, Reason, Shape
-    from extender.snapshot import NodeView
+    from extender.snapshot import NodeView, Overlay
     from topology.annotations import PlacementPolicy
 
 __all__ = ["Ratings", "summarize"]
@@ -54,12 +54,12 @@ class Ratings:
 def summarize(
     request: PodRequest,
     rated: Ratings,
-    owners: Callable[[NodeView], Mapping[str, int]],
+    overlay: Callable[[NodeView], Overlay],
     rater: Rater,
 ) -> Summary:
     """The summary of a pod with GPUs.
 
-    `owners` has the GPUs of a node as a mask for each pod there. Complexity: at most
+    `overlay` gives a view's node, its pods by name. Complexity: at most
     `extender.engine.relief.MAX_TRIES` selections for each reason, and one rating per state and
     change that is tried.
     """
@@ -70,7 +70,7 @@ def summarize(
         "n_nodes": len(rated.views) + sum(map(len, rated.excluded.values())),
         "n_fit": len(fitting),
         "groups": [
-            _group(request, reason, views, owners, rater) for reason, views in _by_reason(rated)
+            _group(request, reason, views, overlay, rater) for reason, views in _by_reason(rated)
         ],
         "try": None if fitting else _try(request, rated.views, rater),
         "runner_up": _runner_up(request, best, ranks, rater),
@@ -92,10 +92,10 @@ def _group(
     request: PodRequest,
     reason: Reason,
     views: Sequence[NodeView],
-    owners: Callable[[NodeView], Mapping[str, int]],
+    overlay: Callable[[NodeView], Overlay],
     rater: Rater,
 ) -> ReasonGroup:
-    relief = find_relief(request, views, owners, rater) if reason in RELIEVED else None
+    relief = find_relief(request, views, overlay, rater) if reason in RELIEVED else None
     machines = sorted({view.kind.name for view in views})
     named = ", ".join(machines[:SHOWN_MACHINES])
     more = len(machines) - SHOWN_MACHINES

@@ -179,7 +179,7 @@ class Preemptions:
                     pod=call.pod,
                     reading=reading,
                     given=given.uids,
-                    free=node.free,
+                    free=node.view.free,
                     held=node.held,
                     budgets=read.budgets,
                     quality=node.quality,

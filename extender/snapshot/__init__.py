@@ -15,6 +15,7 @@ from extender.snapshot.cluster_snapshot import (
     with_masks,
 )
 from extender.snapshot.node_index import KeyLayout, NodeIndex, highest_bits
+from extender.snapshot.overlay import Overlay, taking
 
 __all__ = [
     "SHARED",
@@ -24,9 +25,11 @@ __all__ = [
     "NodeIndex",
     "NodeKind",
     "NodeView",
+    "Overlay",
     "highest_bits",
     "make_snapshot",
     "make_view",
+    "taking",
     "with_free",
     "with_masks",
 ]

@@ -12,13 +12,14 @@ from typing_extensions import TypedDict
 from extender.state.accounting import AssignmentState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
     from extender.snapshot import NodeView
     from extender.state.accounting import Account
+    from extender.state.moment import StateMoment
     from extender.state.node_record import NodeRecord, NodeResource
 
-__all__ = ["ManagerBody", "NodesState", "node_json"]
+__all__ = ["ManagerBody", "NodesState", "nodes_state"]
 
 
 class ManagerBody(TypedDict):
@@ -83,25 +84,26 @@ class NodesState(TypedDict):
     nodes: dict[str, NodeJson]
 
 
-def node_json(
-    node: NodeRecord,
-    views: Sequence[NodeView],
-    accounts: Sequence[Account],
-    name_of: Callable[[str], str],
-) -> NodeJson:
-    """A node: devices by what may be done with them, and what is wrong.
+def nodes_state(
+    moment: StateMoment, name_of: Callable[[str], str], *, is_synced: bool
+) -> NodesState:
+    """Every node: devices by what may be done with them, and what is wrong."""
+    nodes = {name: _node_json(node, moment, name_of) for name, node in moment.nodes.items()}
+    return {"generation": moment.generation, "is_synced": is_synced, "nodes": nodes}
 
-    `views` and `accounts` are those of its resources. The first resource's members are the node's
-    own, each further resource has the same ones in `other_resources`.
 
-    `unlocated` pods have as many devices as shown, it is not known which; `contested` are devices
-    of a pod's plan that others have; `lost` are devices of pods that the node no longer has.
-    """
+def _node_json(node: NodeRecord, moment: StateMoment, name_of: Callable[[str], str]) -> NodeJson:
     reasons = {one.id: one.reason for one in node.report.unhealthy}
     policy, scope = node.report.policy, node.report.scope
     first, *others = (
-        _resource_json(served, view, account, reasons, name_of)
-        for served, view, account in zip(node.resources, views, accounts, strict=True)
+        _resource_json(
+            served,
+            moment.snapshots[moment.key(served.name)].nodes[node.name],
+            account,
+            reasons,
+            name_of,
+        )
+        for served, account in zip(node.resources, moment.accounts[node.name], strict=True)
     )
     return {
         "zone": node.zone,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from extender.groups import difference
 from extender.groups.planning import JointPlan, Near, NoPlace, common_domain
 from extender.protocol import Reason
-from extender.snapshot import with_masks
+from extender.snapshot import taking
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -107,10 +107,7 @@ class SimulatedCluster:
         views: dict[str, NodeView] = {}
         for plan in plans:
             view = views.get(plan.node, self.snapshot.nodes[plan.node])
-            left = ~plan_mask(view, plan)
-            views[plan.node] = with_masks(
-                view, free=view.free & left, reserved=view.reserved & left
-            )
+            views[plan.node] = taking(view, plan_mask(view, plan))
         snapshot = self.snapshot.with_views(list(views.values()), self.snapshot.generation)
         return replace(self, snapshot=snapshot)
 

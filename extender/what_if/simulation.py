@@ -34,7 +34,7 @@ from extender.placement import (
     score_nodes,
 )
 from extender.protocol import Reason
-from extender.snapshot import make_snapshot, with_free, with_masks
+from extender.snapshot import make_snapshot, taking, with_free
 from extender.state import NodeDomains
 from extender.what_if.group import (
     GroupPlace,
@@ -338,8 +338,7 @@ class Simulation:
         snapshot = self._snapshots[key]
         # Without what this pod alone may use of what others have claimed.
         own = snapshot.nodes[view.name]
-        left = with_masks(own, free=own.free & ~used, reserved=own.reserved & ~used)
-        self._snapshots[key] = snapshot.with_views((left,), snapshot.generation)
+        self._snapshots[key] = snapshot.with_views((taking(own, used),), snapshot.generation)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -52,7 +52,7 @@ def test_what_evicting_each_pod_frees():
     place.put("sick", 4, 5)
     place.break_gpus(4)
     found = room(place, wanting())
-    assert (found.free, found.held) == (0b11000110, {"two": 0b1001, "sick": 0b100000})
+    assert (found.view.free, found.held) == (0b11000110, {"two": 0b1001, "sick": 0b100000})
     assert found.free_without(["sick", "another"]) == 0b11100110
 
 
@@ -71,7 +71,7 @@ def test_those_who_have_left_have_left_their_devices():
     place = Place()
     place.fill(*FULL)
     found = room(place, wanting()).without({"n0-0", "n0-3"})
-    assert (found.free, list(found.held)) == (0b1001, uids((1, 2, 4, 5, 6, 7)))
+    assert (found.view.free, list(found.held)) == (0b1001, uids((1, 2, 4, 5, 6, 7)))
 
 
 @pytest.mark.parametrize(
