@@ -9,7 +9,7 @@ from extender.groups.members.group import GroupKey, difference
 from extender.groups.near_bound import NearBound
 from extender.groups.planning import OfferedNodes
 from extender.groups.pod_group_cycle import PodGroups
-from extender.groups.readings import GroupOutcome, GroupReadings, GroupStatus
+from extender.groups.readings import GroupOutcome, GroupReadings, GroupStatus, MemberStatus
 
 __all__ = [
     "GroupFigures",
@@ -18,6 +18,7 @@ __all__ = [
     "GroupReadings",
     "GroupStatus",
     "Groups",
+    "MemberStatus",
     "NearBound",
     "OfferedNodes",
     "PodGroups",

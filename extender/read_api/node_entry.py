@@ -10,7 +10,6 @@ flight, or what it requests): a pod that is nominated only is pending.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,6 +25,7 @@ from extender.read_api.bodies import (
 from extender.read_api.encoding import encoder
 from extender.read_api.figures import UNKNOWN
 from extender.read_api.placed_members import PlacedMember
+from extender.read_api.sums import Sums, Tally, TallyKey
 from extender.state import BY_COUNT, AssignmentState, mask_of
 from topology.value import gpus_of
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from extender.state import Account, NodeRecord, NodeResource, PodRecord
     from topology.annotations import ContainerPlan
 
-__all__ = ["NodeEntry", "Tally", "TallyKey"]
+__all__ = ["NodeEntry"]
 
 STATES: dict[AssignmentState, AssignedState] = {
     AssignmentState.BOUND: "planned",
@@ -47,37 +47,6 @@ STATES: dict[AssignmentState, AssignedState] = {
 }
 """As `/state/nodes` names them."""
 _encode_node, _encode_pod = encoder(NodeBody), encoder(PlacedPodBody)
-
-
-@dataclass(frozen=True, slots=True)
-class TallyKey:
-    """Nodes that are counted together: a machine type, or nodes by count (`topology` None)."""
-
-    topology: str | None
-    machine: str
-    resource: str
-
-
-@dataclass(frozen=True, slots=True)
-class Tally:
-    """What one resource of a node adds to the sums.
-
-    `n_free`, `placeable` and `n_stranded` are of GPUs that new pods may get; where the node takes
-    none, its free GPUs are `n_unavailable`. `placeable` is by `extender.read_api.figures.SIZES`.
-    `shares_gpus` sums, over the pods with two or more GPUs of known worth, their share of the
-    machine's best times their GPUs; `valued_gpus` are those.
-    """
-
-    key: TallyKey
-    machine: MachineType | None
-    n_gpus: int
-    n_free: int
-    n_unhealthy: int
-    n_unavailable: int
-    placeable: tuple[int, ...]
-    n_stranded: int
-    shares_gpus: float
-    valued_gpus: int
 
 
 class NodeEntry:
@@ -128,7 +97,7 @@ class NodeEntry:
     @property
     def has_unhealthy(self) -> bool:
         """Whether a device is unhealthy."""
-        return any(one.n_unhealthy for one in self.tallies)
+        return any(one.sums.n_unhealthy for one in self.tallies)
 
     def is_of(self, machine: str) -> bool:
         """Whether a resource's machine type has this name, or this digest."""
@@ -326,30 +295,22 @@ def _containers(pod: PodRecord, part: _Part) -> tuple[tuple[str, tuple[str, ...]
 
 
 def _tally(part: _Part, placed: Iterable[_Placed], figures: SetFigures) -> Tally:
-    account, n_gpus = part.account, len(part.served.ids)
-    is_unschedulable = part.node.is_unschedulable
-    free = 0 if is_unschedulable else account.free
-    placeable = figures.placeable(part.machine, free)
-    n_free = free.bit_count()
-    sums: Counter[str] = Counter()
-    shares_gpus = 0.0
+    account, is_closed = part.account, part.node.is_unschedulable
+    shares_gpus, valued_gpus = 0.0, 0
     for pod in placed:
         for _, mask, worth in pod.worths(figures):
             if worth["share"] is not None:
                 shares_gpus += worth["share"] * mask.bit_count()
-                sums["valued"] += mask.bit_count()
-    return Tally(
-        key=part.key,
-        machine=part.machine,
-        n_gpus=n_gpus,
-        n_free=n_free,
+                valued_gpus += mask.bit_count()
+    sums = Sums(
+        n_nodes=1,
+        n_gpus=len(part.served.ids),
         n_unhealthy=account.unhealthy.bit_count(),
-        n_unavailable=account.free.bit_count() if is_unschedulable else 0,
-        placeable=placeable,
-        n_stranded=figures.stranded(placeable, n_gpus=n_gpus, n_free=n_free),
+        n_unavailable=account.free.bit_count() if is_closed else 0,
         shares_gpus=shares_gpus,
-        valued_gpus=sums["valued"],
+        valued_gpus=valued_gpus,
     )
+    return Tally(part.key, part.machine, sums).with_free(0 if is_closed else account.free, figures)
 
 
 def _pod(placed: _Placed, figures: SetFigures) -> PlacedPodBody:

@@ -19,7 +19,7 @@ from extender.read_api.groups.bodies import GroupBody, GroupMember, GroupState, 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from extender.groups import GroupStatus
+    from extender.groups import GroupStatus, MemberStatus
     from extender.read_api.placed_members import GroupKey, PlacedMember
     from topology.groups import GroupValue
 
@@ -105,49 +105,42 @@ def _order(one: GroupMember) -> tuple[int, bool, int, str, str]:
 def _members(facts: GroupFacts) -> Iterator[GroupMember]:
     """Every member once. A status is newer than what the nodes' accounts have shown."""
     shown: set[str] = set()
-    waits = () if facts.status is None else facts.status.members
-    for one in waits:
+    for one in () if facts.status is None else facts.status.members:
         shown.add(one.uid)
-        placed = None if one.node is None else facts.placed.get(one.uid)
-        yield {
-            "name": one.name,
-            "uid": one.uid,
-            "rank": one.rank,
-            "state": "waiting" if one.node is None else "claimed",
-            "node": one.node,
-            "gpus": _gpus(placed),
-            "size_gpus": one.size_gpus,
-            "since_unix_s": rounded(one.since_s if placed is None else placed.since_s),
-        }
+        claimed = None if one.node is None else facts.placed.get(one.uid)
+        since_s = one.since_s if claimed is None else claimed.since_s
+        state: GroupState = "waiting" if one.node is None else "claimed"
+        yield _member(state, one, one.size_gpus, since_s, node=one.node, placed=claimed)
     for other in facts.waiting:
         if other.uid not in shown and other.uid not in facts.placed:
             shown.add(other.uid)
-            yield {
-                "name": other.name,
-                "uid": other.uid,
-                "rank": other.rank,
-                "state": "waiting",
-                "node": None,
-                "gpus": None,
-                "size_gpus": other.size_gpus,
-                "since_unix_s": rounded(other.since_s),
-            }
+            yield _member("waiting", other, other.size_gpus, other.since_s)
     for uid, member in facts.placed.items():
         if uid not in shown:
-            yield {
-                "name": member.name,
-                "uid": uid,
-                "rank": member.rank,
-                "state": "bound" if member.is_bound else "claimed",
-                "node": member.node,
-                "gpus": _gpus(member),
-                "size_gpus": len(member.plan.ids),
-                "since_unix_s": rounded(member.since_s),
-            }
+            state = "bound" if member.is_bound else "claimed"
+            size = len(member.plan.ids)
+            yield _member(state, member, size, member.since_s, node=member.node, placed=member)
 
 
-def _gpus(placed: PlacedMember | None) -> list[int] | None:
-    return None if placed is None or placed.gpus is None else list(placed.gpus)
+def _member(  # noqa: PLR0913 - what differs between the three kinds of members
+    state: GroupState,
+    one: MemberStatus | WaitingMember | PlacedMember,
+    size_gpus: int | None,
+    since_s: float | None,
+    *,
+    node: str | None = None,
+    placed: PlacedMember | None = None,
+) -> GroupMember:
+    return {
+        "name": one.name,
+        "uid": one.uid,
+        "rank": one.rank,
+        "state": state,
+        "node": node,
+        "gpus": None if placed is None or placed.gpus is None else list(placed.gpus),
+        "size_gpus": size_gpus,
+        "since_unix_s": rounded(since_s),
+    }
 
 
 def _why(facts: GroupFacts, *, is_waiting: bool) -> GroupWait:

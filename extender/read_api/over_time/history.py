@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from extender.read_api.cluster_table import Cluster
-    from extender.read_api.node_entry import TallyKey
+    from extender.read_api.sums import TallyKey
 
 __all__ = ["INTERVAL_S", "History"]
 

@@ -6,14 +6,12 @@ nodes that the simulation changed.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from extender.allowed_nodes import unknown_labels
 from extender.groups import value_json
-from extender.read_api.cluster_table import Sums
 from extender.read_api.figures import UNKNOWN, by_size, set_figures
-from extender.read_api.node_entry import Tally, TallyKey
+from extender.read_api.sums import Sums, Tally, TallyKey
 from topology.annotations import ANY_DOMAIN
 
 if TYPE_CHECKING:
@@ -141,7 +139,7 @@ def sums_after(
     sums = dict(cluster.sums)
 
     def change(tally: Tally, sign: int) -> None:
-        sums[tally.key] = sums.get(tally.key, Sums()).changed(tally, sign)
+        sums[tally.key] = sums.get(tally.key, Sums()).changed(tally.sums, sign)
 
     gone = frozenset(drained)
     for name in gone:
@@ -158,32 +156,16 @@ def sums_after(
         for tally, account in zip(entry.tallies, entry.accounts, strict=False):
             if tally.key.resource == resource:
                 change(tally, -1)
-                change(_with_free(tally, account.free & ~used, figures), 1)
+                change(tally.with_free(account.free & ~used, figures), 1)
     return sums
 
 
 def _new_tally(view: NodeView, free: int, figures: SetFigures) -> Tally:
-    kind, n_gpus = view.kind, len(view.ids)
+    kind = view.kind
     digest = None if kind.machine is None else kind.machine.digest
-    empty = Tally(
-        key=TallyKey(digest, kind.name, kind.resource),
-        machine=kind.machine,
-        n_gpus=n_gpus,
-        n_free=n_gpus,
-        n_unhealthy=0,
-        n_unavailable=0,
-        placeable=(),
-        n_stranded=0,
-        shares_gpus=0.0,
-        valued_gpus=0,
-    )
-    return _with_free(empty, free, figures)
-
-
-def _with_free(tally: Tally, free: int, figures: SetFigures) -> Tally:
-    placeable, n_free = figures.placeable(tally.machine, free), free.bit_count()
-    n_stranded = figures.stranded(placeable, n_gpus=tally.n_gpus, n_free=n_free)
-    return replace(tally, n_free=n_free, placeable=placeable, n_stranded=n_stranded)
+    key = TallyKey(digest, kind.name, kind.resource)
+    empty = Tally(key, kind.machine, Sums(n_nodes=1, n_gpus=len(view.ids)))
+    return empty.with_free(free, figures)
 
 
 def capacity(keys: Iterable[TallyKey], sums: Mapping[TallyKey, Sums]) -> list[CapacityAfter]:
