@@ -24,6 +24,7 @@ __all__ = [
     "Figures",
     "FreeSet",
     "HistoryBody",
+    "ListPage",
     "MachineBody",
     "MachineCount",
     "MachineHistory",
@@ -33,7 +34,6 @@ __all__ = [
     "NodeBody",
     "NodeGpu",
     "NodeResourceBody",
-    "Page",
     "PendingGroup",
     "PendingPod",
     "PendingRequest",
@@ -77,7 +77,7 @@ class ClusterBody(TypedDict):
 _Next = TypedDict("_Next", {"continue": str | None})
 
 
-class Page(_Next, Generic[T]):
+class ListPage(_Next, Generic[T]):
     """A page. `continue` is for the query of the next one, null on the last."""
 
     generation: int

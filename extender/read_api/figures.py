@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     BestSets: TypeAlias = dict[SizeKey, FreeSet]
 
-__all__ = ["SIZES", "UNKNOWN", "SetFigures", "by_size", "rounded", "set_figures"]
+__all__ = ["SIZES", "SIZE_KEYS", "UNKNOWN", "SetFigures", "by_size", "rounded", "set_figures"]
 
 SIZE_KEYS: tuple[SizeKey, ...] = get_args(SizeKey)
 SIZES = tuple(map(int, SIZE_KEYS))

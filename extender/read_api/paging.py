@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from extender.errors import QueryError
-from extender.read_api.bodies import Page
+from extender.read_api.bodies import ListPage
 from extender.read_api.encoding import encoder, joined, spliced
 from extender.read_api.pacing import batches
 
@@ -25,7 +25,7 @@ DEFAULT_LIMIT, MAX_LIMIT = 500, 5000
 CHUNK_ITEMS = 32
 """Items sent at a time: some 50 KB of nodes, or 150 KB of the pods of as many nodes."""
 
-_encode = encoder(Page[None])
+_encode = encoder(ListPage[None])
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class ItemsPage:
 
     def chunks(self) -> Iterator[bytes]:
         """The page as JSON, in parts."""
-        page: Page[None] = {
+        page: ListPage[None] = {
             "generation": self.generation,
             "items": [],
             "continue": None if self.last is None else encode_continue(self.last),

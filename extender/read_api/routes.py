@@ -21,9 +21,9 @@ from extender.read_api.bodies import (
     ChangeBody,
     ClusterBody,
     HistoryBody,
+    ListPage,
     MachineBody,
     NodeBody,
-    Page,
     PendingPod,
     PlacedPodBody,
 )
@@ -97,7 +97,7 @@ def _add_sums(router: APIRouter, api: ReadApi) -> None:
         tag = api.tag(now)
         return _unchanged(if_none_match, tag) or _respond(api.capacity(now), tag)
 
-    @router.get("/machines", response_model=Page[MachineBody], responses=_UNCHANGED)
+    @router.get("/machines", response_model=ListPage[MachineBody], responses=_UNCHANGED)
     async def machines(
         limit: _Limit = DEFAULT_LIMIT, after: _Continue = None, if_none_match: _Tag = None
     ) -> Response:
@@ -110,7 +110,7 @@ def _add_sums(router: APIRouter, api: ReadApi) -> None:
 
 
 def _add_nodes(router: APIRouter, api: ReadApi) -> None:
-    @router.get("/nodes", response_model=Page[NodeBody], responses=_UNCHANGED)
+    @router.get("/nodes", response_model=ListPage[NodeBody], responses=_UNCHANGED)
     async def nodes(
         *,
         limit: _Limit = DEFAULT_LIMIT,
@@ -140,7 +140,7 @@ def _add_nodes(router: APIRouter, api: ReadApi) -> None:
 
 
 def _add_pods(router: APIRouter, api: ReadApi) -> None:
-    @router.get("/pods", response_model=Page[PlacedPodBody], responses=_UNCHANGED)
+    @router.get("/pods", response_model=ListPage[PlacedPodBody], responses=_UNCHANGED)
     async def pods(
         limit: _Limit = DEFAULT_LIMIT,
         after: _Continue = None,
@@ -165,7 +165,7 @@ def _add_pods(router: APIRouter, api: ReadApi) -> None:
         tag = api.tag(now)
         return _unchanged(if_none_match, tag) or _respond(text, tag)
 
-    @router.get("/pending", response_model=Page[PendingPod], responses=_UNCHANGED)
+    @router.get("/pending", response_model=ListPage[PendingPod], responses=_UNCHANGED)
     async def pending(
         limit: _Limit = DEFAULT_LIMIT, after: _Continue = None, if_none_match: _Tag = None
     ) -> Response:
@@ -178,7 +178,7 @@ def _add_pods(router: APIRouter, api: ReadApi) -> None:
 
 
 def _add_groups(router: APIRouter, api: ReadApi) -> None:
-    @router.get("/groups", response_model=Page[GroupBody], responses=_UNCHANGED)
+    @router.get("/groups", response_model=ListPage[GroupBody], responses=_UNCHANGED)
     async def groups(
         *,
         limit: _Limit = DEFAULT_LIMIT,

@@ -8,7 +8,7 @@ from typing_extensions import TypedDict
 
 from extender.groups import GroupFigures
 
-__all__ = ["GroupBody"]
+__all__ = ["GroupBody", "GroupMember", "GroupState", "GroupWait"]
 
 
 GroupState: TypeAlias = Literal["waiting", "claimed", "bound"]

@@ -11,7 +11,15 @@ from extender.groups import GroupFigures
 from extender.read_api.bodies import ContainerBody, SizeKey
 from extender.what_if import RefusedNodes
 
-__all__ = ["MAX_NODES", "MAX_PODS", "WhatIfAnswer", "WhatIfBody"]
+__all__ = [
+    "MAX_NODES",
+    "MAX_PODS",
+    "CapacityAfter",
+    "PlacedGroupBody",
+    "PlacementBody",
+    "WhatIfAnswer",
+    "WhatIfBody",
+]
 
 MAX_PODS = 512
 MAX_NODES = 64
