@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from extender.protocol import PodRequest
     from extender.state import LiveCluster
 
-__all__ = ["LOWEST_PRIORITY", "Priorities", "WhatIfNode", "WhatIfNodes", "settled"]
+__all__ = ["LOWEST_PRIORITY", "Priorities", "RatedOverlay", "RatedOverlays", "settled"]
 
 _SETTLED = frozenset(
     {
@@ -42,7 +42,7 @@ LOWEST_PRIORITY = -PRIORITY_SHIFT
 """The lowest priority that a pod can have (int32)."""
 
 
-class WhatIfNodes:
+class RatedOverlays:
     """The nodes as one pod may use them."""
 
     def __init__(self, cluster: LiveCluster, rater: Rater, request: PodRequest) -> None:
@@ -51,7 +51,7 @@ class WhatIfNodes:
         self._rater = rater
         self._request = request
 
-    def get(self, name: str) -> WhatIfNode | None:
+    def get(self, name: str) -> RatedOverlay | None:
         """A node that we know and that serves the pod's resource."""
         view = self._snapshot.nodes.get(name)
         shape = self._request.shape
@@ -59,11 +59,11 @@ class WhatIfNodes:
             return None
         held = dict(self._cluster.overlay(view).held)
         held.pop(self._request.uid, None)
-        return WhatIfNode(view, held, self._rater, self._request)
+        return RatedOverlay(view, held, self._rater, self._request)
 
 
 @dataclass(frozen=True, slots=True)
-class WhatIfNode(Overlay):
+class RatedOverlay(Overlay):
     """One node as the pod may use it; `held` are the others, by uid."""
 
     rater: Rater
