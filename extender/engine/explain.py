@@ -15,7 +15,7 @@ cannot take the pod come last, by name.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from extender.allowed_nodes import AllowedNodes, unknown_labels
 from extender.engine.explain_group import warn_of_level
@@ -37,17 +37,27 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from extender.engine.explanation import (
+        ContainerSet,
+        Explanation,
+        LeftBehind,
+        NodeOffer,
+        NodeRefusal,
+        RatedNode,
+        RequestSummary,
+        SecondSet,
+        SetOffer,
+        SetRefusal,
+    )
     from extender.placement import Rater
     from extender.protocol import PodRequest, WirePod
-    from extender.snapshot import ClusterSnapshot, NodeView
+    from extender.snapshot import ClusterSnapshot, NodeView, Overlay
     from extender.state import DeviceRow, LiveCluster, NodeRecord
     from extender.unschedulable import UnschedulablePod
     from topology.annotations import Plan
     from topology.select import Machine, PodFit
 
-__all__ = ["Json", "explain_bound", "explain_pod"]
-
-Json: TypeAlias = "dict[str, object]"
+__all__ = ["explain_bound", "explain_pod"]
 
 LEFT_SIZES = (2, 4, 8)
 """Set sizes whose best remaining value is shown."""
@@ -61,8 +71,8 @@ def explain_pod(  # noqa: PLR0913 - all that an explanation is made of
     free_capacity: NDArray[np.int64] | None = None,
     unschedulable: UnschedulablePod | None = None,
     tolerations: Sequence[Toleration] = (),
-) -> Json:
-    """Explain a pod on every node of the cluster, as JSON values.
+) -> Explanation:
+    """Explain a pod on every node of the cluster.
 
     `free_capacity` is that of `extender.placement.domain_free_capacity`. `tolerations` are the
     pod's.
@@ -81,16 +91,17 @@ def explain_pod(  # noqa: PLR0913 - all that an explanation is made of
             "n_requeues": unschedulable.n_requeues,
         }
     if request.shape is None:
-        return explanation | {"nodes": ()}
+        explanation["nodes"] = []
+        return explanation
     records = cluster.moment().nodes
     rated, not_considered = _rated(request, snapshot, records, tolerations, rater)
     if not_considered:
         explanation["not_considered"] = not_considered
 
-    def owners(view: NodeView) -> Mapping[str, int]:
-        return _owners(view, cluster)
+    def overlay(view: NodeView) -> Overlay:
+        return cluster.overlay(view).named(cluster.pods.name_of)
 
-    explanation["summary"] = summarize(request, rated, owners, rater)
+    explanation["summary"] = summarize(request, rated, overlay, rater)
     places = [0] * len(snapshot.views) if free_capacity is None else free_capacity.tolist()
     capacity_of = {view.name: place for view, place in zip(snapshot.views, places, strict=True)}
     explanation["nodes"] = _nodes(request, snapshot, rated, rater, capacity_of)
@@ -120,7 +131,9 @@ def _rated(
     return Ratings(allowed, ratings, excluded), unknown_labels(nodes.unknown)
 
 
-def explain_bound(request: PodRequest, pod: WirePod, cluster: LiveCluster, *, rater: Rater) -> Json:
+def explain_bound(
+    request: PodRequest, pod: WirePod, cluster: LiveCluster, *, rater: Rater
+) -> Explanation:
     """Explain a pod that has a node, by the snapshot that any other pod would get."""
     snapshot = cluster.snapshot_of(request.resource)
     explanation = _head(request, snapshot, cluster)
@@ -148,23 +161,13 @@ def explain_bound(request: PodRequest, pod: WirePod, cluster: LiveCluster, *, ra
     return explanation
 
 
-def _beside(request: PodRequest, view: NodeView, states: Sequence[DeviceRow]) -> Json | None:
+def _beside(request: PodRequest, view: NodeView, states: Sequence[DeviceRow]) -> SecondSet | None:
     """What else the node could give a bound pod; None where a device of it is unhealthy."""
     own = [(i, state) for i, (_, state, owner) in enumerate(states) if owner == request.uid]
     if len(own) != request.size_gpus or not all(state in _HAVE for _, state in own):
         return None
     mask = sum(1 << i for i, _ in own)
     return other_set(request, with_free(view, view.free | mask), mask)
-
-
-def _owners(view: NodeView, cluster: LiveCluster) -> Mapping[str, int]:
-    """The GPUs of each pod on a node as a mask; a claim is of a pod that is not there yet."""
-    masks: dict[str, int] = {}
-    for i, (_, state, owner) in enumerate(cluster.devices(view.name, view.kind.resource)):
-        if owner is not None and state in _HAVE:
-            pod = cluster.pods.name_of(owner) or owner
-            masks[pod] = masks.get(pod, 0) | 1 << i
-    return masks
 
 
 _HAVE = frozenset({DeviceState.ASSUMED, DeviceState.BOUND, DeviceState.HELD})
@@ -181,17 +184,17 @@ def _plan(text: str | None) -> tuple[Plan | None, str]:
         return None, str(error)
 
 
-def _planned(view: NodeView, plan: Plan) -> list[Json] | None:
+def _planned(view: NodeView, plan: Plan) -> list[ContainerSet] | None:
     """What the planned sets are worth; None where the node's topology is unknown."""
     machine = view.kind.machine
     if machine is None or not set(plan.ids) <= set(view.ids):
         return None
     used = _mask(view, plan.ids)
-    containers: list[Json] = []
+    containers: list[ContainerSet] = []
     for one in plan.containers:
         selected = select_set(machine.selector, available=_mask(view, one.ids), size=len(one.ids))
         if isinstance(selected, Selected):
-            containers.append({"name": one.name} | set_json(view, selected, used))
+            containers.append(set_json(one.name, view, selected, used))
     return containers
 
 
@@ -199,7 +202,9 @@ def _mask(view: NodeView, ids: tuple[str, ...]) -> int:
     return sum(1 << view.ids.index(one) for one in ids)
 
 
-def _could_have(request: PodRequest, view: NodeView, own: int, rater: Rater) -> Json | None:
+def _could_have(
+    request: PodRequest, view: NodeView, own: int, rater: Rater
+) -> SetOffer | SetRefusal | None:
     """What the node would offer, were the pod placed there now."""
     if request.shape is None:
         return None
@@ -210,7 +215,7 @@ def _could_have(request: PodRequest, view: NodeView, own: int, rater: Rater) -> 
     return {"fits": True, "containers": containers_json(request, without, fit)}
 
 
-def _head(request: PodRequest, snapshot: ClusterSnapshot, cluster: LiveCluster) -> Json:
+def _head(request: PodRequest, snapshot: ClusterSnapshot, cluster: LiveCluster) -> Explanation:
     return {
         "pod": request.full_name,
         "uid": request.uid,
@@ -220,7 +225,7 @@ def _head(request: PodRequest, snapshot: ClusterSnapshot, cluster: LiveCluster) 
     }
 
 
-def _request(request: PodRequest) -> Json | None:
+def _request(request: PodRequest) -> RequestSummary | None:
     if request.shape is None:
         return None
     policy = request.shape.policy
@@ -245,7 +250,7 @@ def _nodes(
     rated: Ratings,
     rater: Rater,
     capacity_of: Mapping[str, int],
-) -> list[Json]:
+) -> list[NodeOffer | NodeRefusal]:
     by_state = {view.state: view for view in rated.views}
     ranks = {state: one for state, one in rated.by_state.items() if isinstance(one, Rank)}
     excluded = {
@@ -284,34 +289,40 @@ def _nodes(
             return False, rating.key, capacity_of[view.name], view.name
         return True, (), 0, view.name
 
-    nodes: list[Json] = []
+    nodes: list[NodeOffer | NodeRefusal] = []
     for position, view in enumerate(sorted(snapshot.views, key=place), 1):
-        explanation: Json = {
-            "node": view.name,
-            "zone": view.zone,
-            "machine": view.kind.name,
-            "free_gpus": view.free.bit_count(),
-            "gpu_worth": round(view.kind.worth, 4),
-        }
-        manager = view.kind.manager
-        if manager is not None:
-            explanation["topology_manager"] = {
-                "policy": manager.policy.value,
-                "scope": manager.scope.value,
+        rating, node = rating_of(view), _node(view)
+        if isinstance(rating, Refusal):
+            nodes.append({**node, **_refusal(rating, request)})
+            continue
+        nodes.append(
+            {
+                **node,
+                "fits": True,
+                "place": position,
+                "score": score[key_of(view)],
+                "containers": containers_json(request, view, fits[view.state]),
+                "left_behind": left[view.state],
             }
-        rating = rating_of(view)
-        if isinstance(rating, Rank):
-            level = score[key_of(view)]
-            explanation |= {"fits": True, "place": position, "score": level}
-            explanation["containers"] = containers_json(request, view, fits[view.state])
-            explanation["left_behind"] = left[view.state]
-        else:
-            explanation |= _refusal(rating, request)
-        nodes.append(explanation)
+        )
     return nodes
 
 
-def _refusal(refusal: Refusal, request: PodRequest) -> Json:
+def _node(view: NodeView) -> RatedNode:
+    node: RatedNode = {
+        "node": view.name,
+        "zone": view.zone,
+        "machine": view.kind.name,
+        "free_gpus": view.free.bit_count(),
+        "gpu_worth": round(view.kind.worth, 4),
+    }
+    manager = view.kind.manager
+    if manager is not None:
+        node["topology_manager"] = {"policy": manager.policy.value, "scope": manager.scope.value}
+    return node
+
+
+def _refusal(refusal: Refusal, request: PodRequest) -> SetRefusal:
     return {
         "fits": False,
         "reason": refusal.reason.value,
@@ -321,7 +332,7 @@ def _refusal(refusal: Refusal, request: PodRequest) -> Json:
     }
 
 
-def _left_behind(view: NodeView, fit: PodFit | None, rank: Rank) -> Json | None:
+def _left_behind(view: NodeView, fit: PodFit | None, rank: Rank) -> LeftBehind | None:
     """What the node could still offer afterwards; None where its topology is unknown."""
     machine = view.kind.machine
     if machine is None or fit is None:

@@ -6,21 +6,20 @@ and what is planned for its members, and decides nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from extender.groups import predict, value_json
 from topology.annotations import ANY_DOMAIN, Strength, decode_plan, pod_keys
 from topology.errors import CodecError, quote
 
 if TYPE_CHECKING:
+    from extender.engine.explanation import GroupOfPod, MemberOfGroup
     from extender.groups import GroupReadings, GroupStatus
     from extender.protocol import PodRequest
     from extender.state import LiveCluster
     from topology.annotations import Plan
 
 __all__ = ["explain_group", "warn_of_level"]
-
-Json: TypeAlias = "dict[str, object]"
 
 MAX_NAMED = 8
 """Members that are named."""
@@ -47,8 +46,8 @@ def warn_of_level(request: PodRequest, cluster: LiveCluster) -> tuple[str, ...]:
 
 def explain_group(
     request: PodRequest, groups: GroupReadings, cluster: LiveCluster, plan_text: str | None = None
-) -> Json | None:
-    """The group of a pod as JSON values, None where it has none; `plan_text` is its plan's."""
+) -> GroupOfPod | None:
+    """The group of a pod, None where it has none; `plan_text` is its plan's."""
     plan = _plan(plan_text)
     name = request.group.name if request.group is not None else None
     if name is None and plan is not None and plan.group is not None:
@@ -82,7 +81,7 @@ def explain_group(
     }
 
 
-def _members(group: GroupStatus, cluster: LiveCluster) -> list[Json]:
+def _members(group: GroupStatus, cluster: LiveCluster) -> list[MemberOfGroup]:
     """The first of the members, those without a node first."""
     shown = [_member(one.name, one.node, is_bound=False) for one in group.members]
     bound = sorted(
@@ -92,7 +91,7 @@ def _members(group: GroupStatus, cluster: LiveCluster) -> list[Json]:
     return shown[:MAX_NAMED]
 
 
-def _member(name: str, node: str | None, *, is_bound: bool) -> Json:
+def _member(name: str, node: str | None, *, is_bound: bool) -> MemberOfGroup:
     return {"name": name, "node": node, "is_bound": is_bound}
 
 

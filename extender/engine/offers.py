@@ -6,20 +6,25 @@ two sets (`topology.select.find_runner_up`); it chooses nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from topology.select import Criterion, Selected, find_runner_up, select_set
 from topology.value import Limit, gpus_of
 
 if TYPE_CHECKING:
+    from extender.engine.explanation import (
+        ContainerSet,
+        OfferFigures,
+        ReliefOffer,
+        SecondSet,
+        SharedUplink,
+    )
     from extender.engine.relief import Relief
     from extender.protocol import PodRequest
     from extender.snapshot import NodeView
     from topology.select import PodFit, RunnerUp
 
-__all__ = ["Json", "containers_json", "offer_json", "other_set", "relief_json", "set_json"]
-
-Json: TypeAlias = "dict[str, object]"
+__all__ = ["containers_json", "offer_json", "other_set", "relief_json", "set_json"]
 
 _LOST: dict[Criterion, str] = {
     Criterion.AFFINITY: "it misses the affinity",
@@ -51,7 +56,7 @@ _BETTER: dict[Criterion, str] = _LOST | {
 """Of a set that would be chosen before the one that the pod has."""
 
 
-def relief_json(relief: Relief) -> Json:
+def relief_json(relief: Relief) -> ReliefOffer:
     """The node with what it would offer, and the pods whose end makes room there."""
     return {
         "node": relief.view.name,
@@ -61,7 +66,7 @@ def relief_json(relief: Relief) -> Json:
     }
 
 
-def offer_json(view: NodeView, fit: PodFit | None) -> Json:
+def offer_json(view: NodeView, fit: PodFit | None) -> OfferFigures:
     """The GPUs, and GB/s and share of the slowest container of two or more; null without."""
     if fit is None:
         return {"gpus": None, "gbytes_per_s": None, "share": None}
@@ -74,20 +79,23 @@ def offer_json(view: NodeView, fit: PodFit | None) -> Json:
     }
 
 
-def containers_json(request: PodRequest, view: NodeView, fit: PodFit | None) -> list[Json] | None:
+def containers_json(
+    request: PodRequest, view: NodeView, fit: PodFit | None
+) -> list[ContainerSet] | None:
     """The sets; None where the topology is unknown and the kubelet chooses."""
     if fit is None:
         return None
     by_position = dict(fit.containers)
     return [
-        {"name": name} | set_json(view, by_position[str(i)], fit.used)
+        set_json(name, view, by_position[str(i)], fit.used)
         for i, name in enumerate(request.containers)
     ]
 
 
-def set_json(view: NodeView, selected: Selected, used: int) -> Json:
-    """A set and what it is worth; `used` are all GPUs of the pod."""
+def set_json(name: str, view: NodeView, selected: Selected, used: int) -> ContainerSet:
+    """A container's set and what it is worth; `used` are all GPUs of the pod."""
     return {
+        "name": name,
         "gpus": list(selected.gpus),
         "ids": [view.ids[gpu] for gpu in selected.gpus],
         "gbytes_per_s": round(selected.value_gbytes_per_s, 3),
@@ -98,7 +106,7 @@ def set_json(view: NodeView, selected: Selected, used: int) -> Json:
     }
 
 
-def _shared_uplinks(view: NodeView, selected: Selected, used: int) -> list[Json]:
+def _shared_uplinks(view: NodeView, selected: Selected, used: int) -> list[SharedUplink]:
     """PCIe switches whose uplink the set shares with GPUs in use; its value assumes them idle."""
     machine = view.kind.machine
     if machine is None or selected.limit not in _OVER_PCIE:
@@ -118,7 +126,7 @@ def _shared_uplinks(view: NodeView, selected: Selected, used: int) -> list[Json]
 _OVER_PCIE = frozenset({Limit.PORT, Limit.UPLINK, Limit.SOCKET})
 
 
-def other_set(request: PodRequest, view: NodeView, chosen: int) -> Json | None:
+def other_set(request: PodRequest, view: NodeView, chosen: int) -> SecondSet | None:
     """The best set of the free GPUs other than the chosen one, and why it is not that one.
 
     `view` has the chosen GPUs free as well. None where the pod's GPUs are in several containers,

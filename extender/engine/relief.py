@@ -20,11 +20,11 @@ from extender.placement import Refusal
 from extender.snapshot import with_free
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Iterable, Iterator
 
     from extender.placement import Rater
     from extender.protocol import PodRequest
-    from extender.snapshot import NodeView
+    from extender.snapshot import NodeView, Overlay
     from topology.select import PodFit
 
 __all__ = ["Relief", "find_relief", "relief_turns"]
@@ -55,16 +55,16 @@ class Relief:
 def find_relief(
     request: PodRequest,
     views: Iterable[NodeView],
-    owners: Callable[[NodeView], Mapping[str, int]],
+    overlay: Callable[[NodeView], Overlay],
     rater: Rater,
 ) -> Relief | None:
     """The fewest pods, then the fewest GPUs, whose end makes room on one of the nodes.
 
-    `owners` has the GPUs of a node as a mask for each pod there. None where no `MAX_PODS` pods of
-    a node suffice, or none was found within the bound. Machine types that are
-    rated slowly are passed over: there are many tries.
+    `overlay` gives a view's node, its pods by name. None where no `MAX_PODS` pods of a node
+    suffice, or none was found within the bound. Machine types that are rated slowly are passed
+    over: there are many tries.
     """
-    turns = relief_turns(request, views, owners, rater)
+    turns = relief_turns(request, views, overlay, rater)
     while True:
         try:
             next(turns)
@@ -76,25 +76,25 @@ def find_relief(
 def relief_turns(
     request: PodRequest,
     views: Iterable[NodeView],
-    owners: Callable[[NodeView], Mapping[str, int]],
+    overlay: Callable[[NodeView], Overlay],
     rater: Rater,
 ) -> Generator[None, None, Relief | None]:
     """The same, in turns of one node's pods or one selection each."""
-    nodes: dict[tuple[int, tuple[int, ...]], tuple[NodeView, Mapping[str, int]]] = {}
+    nodes: dict[tuple[int, tuple[int, ...]], Overlay] = {}
     for view in sorted(views, key=attrgetter("name")):
         if view.kind.machine is not None and view.kind.machine.is_rated_slowly:
             continue
-        masks = owners(view)
-        if masks:
-            nodes.setdefault((view.state, tuple(sorted(masks.values()))), (view, masks))
+        node = overlay(view)
+        if node.held:
+            nodes.setdefault((view.state, tuple(sorted(node.held.values()))), node)
         if len(nodes) >= MAX_NODES:
             break
         yield
     n_tried = 0
     for n_pods in range(1, MAX_PODS + 1):
         by_node: list[list[_End]] = []
-        for view, masks in nodes.values():
-            ends = _ends(view, masks, n_pods)
+        for node in nodes.values():
+            ends = _ends(node, n_pods)
             enough = [end for end in ends if end.free.bit_count() >= request.size_gpus]
             by_node.append(sorted(enough, key=_order))
             yield
@@ -123,11 +123,9 @@ def _order(end: _End) -> tuple[int, str, tuple[str, ...]]:
     return end.n_gpus, end.view.name, end.pods
 
 
-def _ends(view: NodeView, masks: Mapping[str, int], n_pods: int) -> Iterator[_End]:
+def _ends(node: Overlay, n_pods: int) -> Iterator[_End]:
     """So many pods at a time, as far as they are tried; those with fewer GPUs first."""
-    names = sorted(masks, key=lambda name: (masks[name].bit_count(), name))
+    names = sorted(node.held, key=lambda name: (node.held[name].bit_count(), name))
     for pods in islice(combinations(names, n_pods), MAX_ENDS):
-        freed = 0
-        for pod in pods:
-            freed |= masks[pod]
-        yield _End(view, tuple(sorted(pods)), freed.bit_count(), view.free | freed)
+        freed = node.freed(pods)
+        yield _End(node.view, tuple(sorted(pods)), freed.bit_count(), node.view.free | freed)

@@ -9,7 +9,7 @@ node, and what decided. It shows what the verbs' own ratings say, and changes no
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from extender.engine.offers import containers_json, offer_json, other_set, relief_json
 from extender.engine.relief import find_relief
@@ -20,14 +20,19 @@ from topology.annotations import Affinity, NicRule, Strength, pod_keys
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from extender.engine.explanation import (
+        ChangeOffer,
+        ReasonGroup,
+        SecondNode,
+        SecondSet,
+        Summary,
+    )
     from extender.placement import Rater
     from extender.protocol import PodRequest, Reason, Shape
-    from extender.snapshot import NodeView
+    from extender.snapshot import NodeView, Overlay
     from topology.annotations import PlacementPolicy
 
 __all__ = ["Ratings", "summarize"]
-
-Json: TypeAlias = "dict[str, object]"
 
 SHOWN_MACHINES = 3
 """Machine types that a reason names."""
@@ -50,12 +55,12 @@ class Ratings:
 def summarize(
     request: PodRequest,
     rated: Ratings,
-    owners: Callable[[NodeView], Mapping[str, int]],
+    overlay: Callable[[NodeView], Overlay],
     rater: Rater,
-) -> Json:
-    """The summary of a pod with GPUs, as JSON values.
+) -> Summary:
+    """The summary of a pod with GPUs.
 
-    `owners` has the GPUs of a node as a mask for each pod there. Complexity: at most
+    `overlay` gives a view's node, its pods by name. Complexity: at most
     `extender.engine.relief.MAX_TRIES` selections for each reason, and one rating per state and
     change that is tried.
     """
@@ -66,7 +71,7 @@ def summarize(
         "n_nodes": len(rated.views) + sum(map(len, rated.excluded.values())),
         "n_fit": len(fitting),
         "groups": [
-            _group(request, reason, views, owners, rater) for reason, views in _by_reason(rated)
+            _group(request, reason, views, overlay, rater) for reason, views in _by_reason(rated)
         ],
         "try": None if fitting else _try(request, rated.views, rater),
         "runner_up": _runner_up(request, best, ranks, rater),
@@ -88,10 +93,10 @@ def _group(
     request: PodRequest,
     reason: Reason,
     views: Sequence[NodeView],
-    owners: Callable[[NodeView], Mapping[str, int]],
+    overlay: Callable[[NodeView], Overlay],
     rater: Rater,
-) -> Json:
-    relief = find_relief(request, views, owners, rater) if reason in MAY_PASS else None
+) -> ReasonGroup:
+    relief = find_relief(request, views, overlay, rater) if reason in MAY_PASS else None
     machines = sorted({view.kind.name for view in views})
     named = ", ".join(machines[:SHOWN_MACHINES])
     more = len(machines) - SHOWN_MACHINES
@@ -106,7 +111,7 @@ def _group(
     }
 
 
-def _try(request: PodRequest, views: Sequence[NodeView], rater: Rater) -> Json | None:
+def _try(request: PodRequest, views: Sequence[NodeView], rater: Rater) -> ChangeOffer | None:
     """The least change of the pod's annotations with which it fits on some node now."""
     if request.shape is None:
         return None
@@ -151,7 +156,7 @@ def _weaker(shape: Shape) -> Iterator[tuple[str, PlacementPolicy]]:
 
 def _runner_up(
     request: PodRequest, best: Sequence[NodeView], ranks: Mapping[int, Rank], rater: Rater
-) -> Json | None:
+) -> SecondNode | None:
     """The node that comes second, and the first difference to the best in the order of nodes."""
     if len(best) < 2:  # noqa: PLR2004 - the best and another
         return None
@@ -167,7 +172,7 @@ def _runner_up(
     }
 
 
-def _runner_up_set(request: PodRequest, best: Sequence[NodeView], rater: Rater) -> Json | None:
+def _runner_up_set(request: PodRequest, best: Sequence[NodeView], rater: Rater) -> SecondSet | None:
     """The set that comes second on the best node."""
     if not best:
         return None

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from typing_extensions import TypedDict
+
 from topology.groups import NVLINK_DOMAIN, GroupShare, group_value
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from topology.annotations import Plan
     from topology.groups import GroupValue
 
-__all__ = ["falls_short", "predict", "value_json"]
+__all__ = ["GroupFigures", "falls_short", "predict", "value_json"]
 
 
 def predict(
@@ -62,7 +64,15 @@ def falls_short(value: GroupValue | None, requests: Iterable[PodRequest]) -> str
     )
 
 
-def value_json(value: GroupValue | None) -> dict[str, object]:
+class GroupFigures(TypedDict):
+    """What a group is worth over its nodes, as `value_json` gives it."""
+
+    gbytes_per_s: float | None
+    least_gbytes_per_s: float | None
+    limited_by: str | None
+
+
+def value_json(value: GroupValue | None) -> GroupFigures:
     """The value as an explanation and the read API show it; None where it is unknown."""
     if value is None:
         return {"gbytes_per_s": None, "least_gbytes_per_s": None, "limited_by": None}

@@ -18,12 +18,13 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.exceptions import HTTPException
 
-from extender.http.explain_responses import Explanation
-from extender.http.responses import NodesState, Problem, State
+from extender.engine.explanation import Explanation
+from extender.http.responses import Problem, State
 from extender.http.verbs import add_verbs, answer_now, status_of
 from extender.page import add_page
 from extender.protocol import Outcome, Verb
 from extender.read_api import add_read_api, read_body
+from extender.state import NodesState
 from kube.client import Request as ApiRequest
 from kube.errors import KubeError, Unreadable
 from topology.cli.program import version

@@ -45,8 +45,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from extender.errors import MalformedPod, UserError, WireError
 from extender.preemption.node_pods import read_pod_on_node
+from extender.preemption.overlays import LOWEST_PRIORITY, Priorities, RatedOverlays, settled
 from extender.preemption.victims import Case, choose_victims
-from extender.preemption.what_if import LOWEST_PRIORITY, Priorities, WhatIfNodes, settled
 from extender.protocol import Answer, Outcome, Reason, Verb, failure, messages, parse_pod, responses
 from kube.errors import Unreadable
 
@@ -166,7 +166,7 @@ class Preemptions:
         call = self._in_flight.pop(step.preempt_id, None)
         if call is None:
             return self._unknown(step)
-        nodes = WhatIfNodes(self._cluster, self._rater, call.request)
+        nodes = RatedOverlays(self._cluster, self._rater, call.request)
         passing = dict(call.passing)
         for reading in read.nodes:
             node = nodes.get(reading.name)
@@ -179,7 +179,7 @@ class Preemptions:
                     pod=call.pod,
                     reading=reading,
                     given=given.uids,
-                    free=node.free,
+                    free=node.view.free,
                     held=node.held,
                     budgets=read.budgets,
                     quality=node.quality,
@@ -214,7 +214,7 @@ class Preemptions:
 
     def _sort(self, call: _Preemption) -> Answer | ReadNodes:
         """Sort the nodes: those that pass as they are, those to be read, those that never will."""
-        nodes = WhatIfNodes(self._cluster, self._rater, call.request)
+        nodes = RatedOverlays(self._cluster, self._rater, call.request)
         priorities = Priorities(self._cluster, call.given, call.request.priority)
         others = self._others(call.request, call.given)
         passing: _Named = {}

@@ -1,41 +1,59 @@
-"""What the read API's routes respond, as types of the API description.
+"""What the read API's routes respond: the types that are built, encoded and described.
 
-The bodies are JSON already: these types describe them, and a test holds each to its type. Rates are
-GB/s (predicted all-reduce bus bandwidth), shares are 0..1 of the empty machine's best set of that
-size, times Unix seconds, GPUs indices in device order. A machine type is named by the digest of its
-topology; null where devices are known by count alone.
+`extender.read_api.encoding` encodes them, and FastAPI describes them. Rates are GB/s (predicted
+all-reduce bus bandwidth), shares are 0..1 of the empty machine's best set of that size, times Unix
+seconds, GPUs indices in device order. A machine type is named by the digest of its topology; null
+where devices are known by count alone.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Generic, Literal, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import TypedDict  # typing's own lacks what pydantic needs before 3.12
+
+from extender.engine.explanation import ReliefOffer
+from extender.state import ManagerBody
 
 __all__ = [
+    "AssignedState",
     "CapacityBody",
     "ChangeBody",
     "ClusterBody",
+    "ContainerBody",
+    "Figures",
+    "FreeSet",
     "HistoryBody",
-    "ListBody",
-    "MachinesBody",
+    "ListPage",
+    "MachineBody",
+    "MachineCount",
+    "MachineHistory",
+    "MachineLink",
+    "MachineParts",
+    "MachineScene",
     "NodeBody",
-    "NodesBody",
-    "PendingBody",
+    "NodeGpu",
+    "NodeResourceBody",
+    "PendingGroup",
+    "PendingPod",
+    "PendingRequest",
     "PlacedPodBody",
-    "PodsBody",
-    "ReadBody",
-    "SetBody",
+    "PlacedState",
+    "Point",
+    "SectorKind",
+    "SizeKey",
+    "WaitingBody",
+    "WouldFitBody",
 ]
 
 
-class ReadBody(BaseModel):
-    """A JSON object with these fields and no other."""
+T = TypeVar("T")
 
-    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+SizeKey: TypeAlias = Literal["2", "4", "8"]
+"""A size of sets (`extender.read_api.figures.SIZES`) as a key of JSON."""
 
 
-class ClusterBody(ReadBody):
+class ClusterBody(TypedDict):
     """Sums over the cluster; `gpus_stranded` are free and can form no set of four.
 
     `gpus_unavailable` would be free, but their nodes take no new pod: they are cordoned, not ready,
@@ -56,15 +74,18 @@ class ClusterBody(ReadBody):
     pods_pending: int
 
 
-class ListBody(ReadBody):
+_Next = TypedDict("_Next", {"continue": str | None})
+
+
+class ListPage(_Next, Generic[T]):
     """A page. `continue` is for the query of the next one, null on the last."""
 
     generation: int
-    continue_: str | None = Field(alias="continue")
+    items: list[T]
     remaining: int
 
 
-class MachineGpu(ReadBody):
+class MachineGpu(TypedDict):
     """A GPU of a machine type."""
 
     index: int
@@ -72,7 +93,7 @@ class MachineGpu(ReadBody):
     numa_node: int | None
 
 
-class MachineNic(ReadBody):
+class MachineNic(TypedDict):
     """A NIC; `pcie` are its levels to the GPUs as `nvidia-smi topo -m` names them.
 
     `gbit_per_s` is the rate of its link; null where it is unknown or no link is up.
@@ -85,7 +106,7 @@ class MachineNic(ReadBody):
     pcie: list[str | None]
 
 
-class MachineLink(ReadBody):
+class MachineLink(TypedDict):
     """A pair: `label` is its accelerator link, else its PCIe level; GB/s those of the pair."""
 
     a: int
@@ -95,7 +116,7 @@ class MachineLink(ReadBody):
     gbytes_per_s: float | None
 
 
-class SceneNic(ReadBody):
+class SceneNic(TypedDict):
     """A NIC's place."""
 
     label: str
@@ -104,10 +125,13 @@ class SceneNic(ReadBody):
     angle_deg: float
 
 
-class SceneSector(ReadBody):
+SectorKind: TypeAlias = Literal["pix", "pxb", "host"]
+
+
+class SceneSector(TypedDict):
     """A ring sector around the GPUs of one PCIe switch, tree of switches or NUMA node."""
 
-    kind: Literal["pix", "pxb", "host"]
+    kind: SectorKind
     label: str | None
     inner: float
     outer: float
@@ -115,7 +139,7 @@ class SceneSector(ReadBody):
     end_deg: float
 
 
-class MachineScene(ReadBody):
+class MachineScene(TypedDict):
     """Places in inches from the middle, y up: `gpus` in order, `hubs` are switch fabrics."""
 
     extent: float
@@ -126,26 +150,32 @@ class MachineScene(ReadBody):
     sectors: list[SceneSector]
 
 
-class MachineBody(ReadBody):
-    """A machine type. Null: NICs that no node reports; links of more than 72 GPUs."""
+class MachineParts(TypedDict):
+    """What a machine is made of. Null: NICs that no node reports; links of more than 72 GPUs."""
+
+    gpus: list[MachineGpu]
+    nics: list[MachineNic] | None
+    links: list[MachineLink] | None
+    best_gbytes_per_s: dict[SizeKey, float] | None
+    scene: MachineScene | None
+
+
+class MachineCount(TypedDict):
+    """A machine type by its digest and name, and how many nodes have it."""
 
     topology: str
     machine: str
     nodes: int
-    gpus: list[MachineGpu]
-    nics: list[MachineNic] | None
-    links: list[MachineLink] | None
-    best_gbytes_per_s: dict[Literal["2", "4", "8"], float] | None
-    scene: MachineScene | None
 
 
-class MachinesBody(ListBody):
-    """Machine types by digest."""
-
-    items: list[MachineBody]
+class MachineBody(MachineCount, MachineParts):
+    """A machine type and how many nodes have it."""
 
 
-class NodeGpu(ReadBody):
+AssignedState: TypeAlias = Literal["planned", "assumed", "held", "claimed"]
+
+
+class NodeGpu(TypedDict):
     """A device; `reason` is why it is unhealthy, also while a pod has it.
 
     `group` is the name of its pod's group, which is in the pod's namespace.
@@ -153,14 +183,14 @@ class NodeGpu(ReadBody):
 
     index: int
     id: str
-    state: Literal["free", "planned", "assumed", "held", "claimed", "unhealthy"]
+    state: Literal["free", "unhealthy"] | AssignedState
     pod: str | None
     pod_uid: str | None
     group: str | None
     reason: str | None
 
 
-class FreeSet(ReadBody):
+class FreeSet(TypedDict):
     """The best free set of a size."""
 
     gpus: list[int]
@@ -168,7 +198,7 @@ class FreeSet(ReadBody):
     share: float
 
 
-class NodeResourceBody(ReadBody):
+class NodeResourceBody(TypedDict):
     """A resource of a node. `best` is null where sets have no table (over 16 unequal GPUs)."""
 
     machine: str
@@ -176,17 +206,10 @@ class NodeResourceBody(ReadBody):
     resource: str
     gpus: list[NodeGpu]
     free: int
-    best: dict[Literal["2", "4", "8"], FreeSet] | None
+    best: dict[SizeKey, FreeSet] | None
 
 
-class ManagerBody(ReadBody):
-    """The kubelet's Topology Manager; null where the node does not report it."""
-
-    policy: str | None
-    scope: str | None
-
-
-class NodeDomain(ReadBody):
+class NodeDomain(TypedDict):
     """A network domain; `family` are the labels that say it: other families' are never the same."""
 
     level: str
@@ -211,26 +234,28 @@ class NodeBody(NodeResourceBody):
     other_resources: list[NodeResourceBody]
 
 
-class NodesBody(ListBody):
-    """Nodes by name."""
+class Figures(TypedDict):
+    """What a set is worth; null for one GPU and where it is unknown."""
 
-    items: list[NodeBody]
-
-
-class SetBody(ReadBody):
-    """GPUs and what they are worth together; null for one GPU and where it is unknown."""
-
-    gpus: list[int]
-    ids: list[str]
     gbytes_per_s: float | None
     share: float | None
     limited_by: str | None
+
+
+class SetBody(Figures):
+    """GPUs and what they are worth together."""
+
+    gpus: list[int]
+    ids: list[str]
 
 
 class ContainerBody(SetBody):
     """The GPUs of a container."""
 
     name: str
+
+
+PlacedState: TypeAlias = AssignedState | Literal["unlocated"]
 
 
 class PlacedPodBody(SetBody):
@@ -248,40 +273,20 @@ class PlacedPodBody(SetBody):
     topology: str | None
     resource: str
     group: str | None
-    state: Literal["planned", "assumed", "held", "unlocated"]
+    state: PlacedState
     containers: list[ContainerBody]
     as_planned: bool | None
     planned_ids: list[str]
 
 
-class PodsBody(ListBody):
-    """Placed pods by node, then by namespace and name."""
-
-    items: list[PlacedPodBody]
-
-
-class PendingContainerBody(ReadBody):
+class PendingContainerBody(TypedDict):
     """GPUs that a container requests; its name is null where it is not kept any more."""
 
     name: str | None
     size: int
 
 
-class PendingRelief(ReadBody):
-    """The fewest pods (`namespace/name`) whose end would make room, and the set there then.
-
-    Figures are those of the slowest container of two or more GPUs; null as in explanations.
-    """
-
-    node: str
-    when_ended: list[str]
-    gpus_freed: int
-    gpus: list[int] | None
-    gbytes_per_s: float | None
-    share: float | None
-
-
-class PendingGroup(ReadBody):
+class PendingGroup(TypedDict):
     """The group of a pod: how many members there must be, null where they do not wait for others.
 
     `n_here` are those that exist, and `n_bound` those of them that have a node.
@@ -293,40 +298,50 @@ class PendingGroup(ReadBody):
     n_bound: int
 
 
-class PendingPod(ReadBody):
-    """A pod that filter rejected; null where its request is invalid.
+class PendingRequest(TypedDict):
+    """What a pending pod requests; null where its request is invalid."""
 
-    Also one that kube-scheduler offers no node for (`reason_label` is `not_offered`), with the
-    scheduler's message in `reason`; `last_filtered_unix_s` is null then.
-    `would_fit` is null where some node fits now, so that the pod waits for its next try or for
-    something else, where no three pods of a node suffice, and beyond 8 shapes of pods of a page.
-    """
-
-    namespace: str
-    name: str
-    uid: str
     resource: str | None
     size_gpus: int | None
     containers: list[PendingContainerBody]
     affinity: str | None
     policy: str | None
     min_bandwidth_gbytes_per_s: float | None
+
+
+class WaitingBody(PendingRequest):
+    """A pod that filter rejected.
+
+    Also one that kube-scheduler offers no node for (`reason_label` is `not_offered`), with the
+    scheduler's message in `reason`; `last_filtered_unix_s` is null then.
+    """
+
+    namespace: str
+    name: str
+    uid: str
     group: PendingGroup | None
     reason: str
     reason_label: str
     reason_short: str
     since_unix_s: float
     last_filtered_unix_s: float | None
-    would_fit: PendingRelief | None
 
 
-class PendingBody(ListBody):
-    """The pods that wait, by namespace and name."""
+class WouldFitBody(TypedDict):
+    """Whose end would make room.
 
-    items: list[PendingPod]
+    `would_fit` is null where some node fits now, so that the pod waits for its next try or for
+    something else, where no three pods of a node suffice, and beyond 8 shapes of pods of a page.
+    """
+
+    would_fit: ReliefOffer | None
 
 
-class MachineCapacity(ReadBody):
+class PendingPod(WaitingBody, WouldFitBody):
+    """A pod that waits, why, and whose end would make room for it."""
+
+
+class MachineCapacity(TypedDict):
     """What is free of a machine type. Sets within 10 % of the machine's best count as placeable.
 
     `unavailable` GPUs would be free, but their nodes take no new pod.
@@ -342,20 +357,20 @@ class MachineCapacity(ReadBody):
     free: int
     unhealthy: int
     unavailable: int
-    placeable: dict[Literal["2", "4", "8"], int]
+    placeable: dict[SizeKey, int]
     stranded: int
     stranded_since_unix_s: float | None
     efficiency: float | None
 
 
-class CapacityBody(ReadBody):
+class CapacityBody(TypedDict):
     """Capacity by machine type."""
 
     generation: int
     machines: list[MachineCapacity]
 
 
-class ChangeBody(ReadBody):
+class ChangeBody(TypedDict):
     """The data of an event: nodes and groups that changed, came or went, whether pending pods did.
 
     Groups by namespace and name, with a slash between.
@@ -367,16 +382,20 @@ class ChangeBody(ReadBody):
     pending: bool
 
 
-class MachineHistory(ReadBody):
+Point: TypeAlias = tuple[int, int, int, int, int, int, int | float | None]
+"""Of a share that is whole there is no fraction."""
+
+
+class MachineHistory(TypedDict):
     """A point: Unix seconds, free, stranded, placeable sets of 2, 4 and 8, efficiency or null."""
 
     machine: str
     topology: str | None
     resource: str
-    points: list[tuple[int, int, int, int, int, int, float | None]]
+    points: list[Point]
 
 
-class HistoryBody(ReadBody):
+class HistoryBody(TypedDict):
     """Points of each machine type, as capacity lists them."""
 
     began_unix_s: float

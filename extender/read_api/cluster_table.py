@@ -13,59 +13,25 @@ from itertools import compress
 from operator import is_not
 from typing import TYPE_CHECKING
 
-from extender.read_api.figures import SIZES, SetFigures
+from extender.read_api.figures import SetFigures
 from extender.read_api.node_entry import NodeEntry
 from extender.read_api.pacing import batches, paced, pause
 from extender.read_api.placed_members import members_after
+from extender.read_api.sums import Sums
 from extender.state import StateMoment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from extender.read_api.node_entry import Tally, TallyKey
     from extender.read_api.placed_members import GroupKey, MembersByGroup, PlacedMember
+    from extender.read_api.sums import TallyKey
     from extender.snapshot import MachineType
     from extender.state import Account, LiveCluster, NodeRecord
 
-__all__ = ["AT_ONCE", "Cluster", "ClusterTable", "Sums"]
+__all__ = ["AT_ONCE", "Cluster", "ClusterTable"]
 
 AT_ONCE = 1024
 """Names that are compared between two looks at the time: some 0.1 ms."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sums:
-    """Sums over nodes; see `extender.read_api.node_entry.Tally`."""
-
-    n_nodes: int = 0
-    n_gpus: int = 0
-    n_free: int = 0
-    n_unhealthy: int = 0
-    n_unavailable: int = 0
-    placeable: tuple[int, ...] = (0,) * len(SIZES)
-    n_stranded: int = 0
-    shares_gpus: float = 0.0
-    valued_gpus: int = 0
-
-    @property
-    def efficiency(self) -> float | None:
-        """Mean share of the machine's best that pods of two or more GPUs have, by GPU."""
-        return round(self.shares_gpus / self.valued_gpus, 4) if self.valued_gpus else None
-
-    def changed(self, tally: Tally, sign: int) -> Sums:
-        """With a node more (`sign` 1), or one less (-1)."""
-        placeable = zip(self.placeable, tally.placeable, strict=True)
-        return Sums(
-            self.n_nodes + sign,
-            self.n_gpus + sign * tally.n_gpus,
-            self.n_free + sign * tally.n_free,
-            self.n_unhealthy + sign * tally.n_unhealthy,
-            self.n_unavailable + sign * tally.n_unavailable,
-            tuple(mine + sign * n for mine, n in placeable),
-            self.n_stranded + sign * tally.n_stranded,
-            self.shares_gpus + sign * tally.shares_gpus,
-            self.valued_gpus + sign * tally.valued_gpus,
-        )
 
 
 _NO_STATE = StateMoment({}, {}, {}, ())
@@ -143,7 +109,7 @@ class ClusterTable:
                     for tally in entry.tallies:
                         if tally.machine is not None:
                             machines[tally.machine.digest] = tally.machine
-                        sums[tally.key] = sums.get(tally.key, Sums()).changed(tally, sign)
+                        sums[tally.key] = sums.get(tally.key, Sums()).changed(tally.sums, sign)
         now_s = self._clock() if before.revision else None
         members = await members_after(before.members, map(_members, changed), now_s)
         sums = {key: one for key, one in sorted(sums.items(), key=_order) if one.n_nodes}

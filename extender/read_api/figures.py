@@ -8,54 +8,50 @@ are unknown. It chooses no set for a pod.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
+from extender.read_api.bodies import Figures, FreeSet, SizeKey
 from topology.select import MachineTables, Selected, select_set
 from topology.value import Limit, gpus_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import TypeAlias
+
     from extender.snapshot import MachineType
 
-__all__ = ["SIZES", "Json", "SetFigures", "Worth", "rounded"]
+    BestSets: TypeAlias = dict[SizeKey, FreeSet]
 
-Json = dict[str, object]
+__all__ = ["SIZES", "SIZE_KEYS", "UNKNOWN", "SetFigures", "by_size", "rounded", "set_figures"]
 
-SIZES = (2, 4, 8)
+SIZE_KEYS: tuple[SizeKey, ...] = get_args(SizeKey)
+SIZES = tuple(map(int, SIZE_KEYS))
 """Set sizes for which the best free set and the placeable sets are shown."""
 MAX_KEPT = 16_384
 """Free masks whose best sets are remembered, some 1 KB each; beyond it all are forgotten."""
 
 
-@dataclass(frozen=True, slots=True)
-class Worth:
-    """What a set is worth: predicted GB/s, and its share 0..1 of the empty machine's best."""
-
-    gbytes_per_s: float
-    share: float
-    limited_by: str
+UNKNOWN: Figures = {"gbytes_per_s": None, "share": None, "limited_by": None}
 
 
 class SetFigures:
     """The figures of all machine types."""
 
     def __init__(self) -> None:
-        self._best: dict[tuple[MachineType, int], Json | None] = {}
+        self._best: dict[tuple[MachineType, int], BestSets | None] = {}
 
-    def worth(self, machine: MachineType | None, mask: int) -> Worth | None:
-        """What a set is worth; None for one GPU, and where that is unknown or in no table."""
+    def worth(self, machine: MachineType | None, mask: int) -> Figures:
+        """What a set is worth; `UNKNOWN` for one GPU, and where it is in no table."""
         if machine is None or machine.is_rated_slowly or mask.bit_count() < SIZES[0]:
-            return None
+            return UNKNOWN
         tables = machine.selector
         if isinstance(tables, MachineTables):
             limit = Limit(int(tables.limit[mask]))
-            return _worth(float(tables.value[mask]), float(tables.loss[mask]), limit)
+            return _figures(float(tables.value[mask]), float(tables.loss[mask]), limit)
         selected = select_set(tables, available=mask, size=mask.bit_count())
-        if not isinstance(selected, Selected):
-            return None
-        return _worth(selected.value_gbytes_per_s, selected.loss, selected.limit)
+        return set_figures(selected) if isinstance(selected, Selected) else UNKNOWN
 
-    def best(self, machine: MachineType | None, free: int) -> Json | None:
+    def best(self, machine: MachineType | None, free: int) -> BestSets | None:
         """The best free set of each of `SIZES` that has one; None where there is no table."""
         if machine is None:
             return {}
@@ -66,14 +62,14 @@ class SetFigures:
             self._best[key] = None if machine.is_rated_slowly else self._find_best(machine, free)
         return self._best[key]
 
-    def _find_best(self, machine: MachineType, free: int) -> Json:
-        best: Json = {}
-        for size in SIZES:
+    def _find_best(self, machine: MachineType, free: int) -> BestSets:
+        best: BestSets = {}
+        for key, size in zip(SIZE_KEYS, SIZES, strict=True):
             if size > free.bit_count():
                 break
             selected = select_set(machine.selector, available=free, size=size)
             if isinstance(selected, Selected):
-                best[str(size)] = {
+                best[key] = {
                     "gpus": list(gpus_of(selected.mask)),
                     "gbytes_per_s": round(selected.value_gbytes_per_s, 3),
                     "share": round(1 - selected.loss, 4),
@@ -110,5 +106,21 @@ def rounded(figure: float | None) -> float | None:
     return None if figure is None else round(figure, 3)
 
 
-def _worth(value_gbytes_per_s: float, loss: float, limit: Limit) -> Worth:
-    return Worth(round(value_gbytes_per_s, 3), round(1 - loss, 4), limit.name.lower())
+def by_size(counts: Sequence[int]) -> dict[SizeKey, int]:
+    """Counts by `SIZES`, as JSON has them."""
+    return dict(zip(SIZE_KEYS, counts, strict=True))
+
+
+def set_figures(selected: Selected) -> Figures:
+    """What a selected set is worth; `UNKNOWN` for one GPU, which has nothing to reduce."""
+    if len(selected.gpus) < SIZES[0]:
+        return UNKNOWN
+    return _figures(selected.value_gbytes_per_s, selected.loss, selected.limit)
+
+
+def _figures(value_gbytes_per_s: float, loss: float, limit: Limit) -> Figures:
+    return {
+        "gbytes_per_s": round(value_gbytes_per_s, 3),
+        "share": round(1 - loss, 4),
+        "limited_by": limit.name.lower(),
+    }

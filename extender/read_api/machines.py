@@ -5,18 +5,26 @@ Of a machine type, not of a node: without UUIDs and bus ids. Made once for each 
 
 from __future__ import annotations
 
-import json
 import math
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from extender.read_api.figures import SIZES
-from topology.draw.layout import lay_out
+from extender.read_api.bodies import (
+    MachineCount,
+    MachineLink,
+    MachineParts,
+    MachineScene,
+    SectorKind,
+    SizeKey,
+)
+from extender.read_api.encoding import encoder, merged
+from extender.read_api.figures import SIZE_KEYS, SIZES
+from topology.draw.layout import Band, lay_out
 from topology.model import LinkKind, PcieLevel
 from topology.select import MachineTables, Selected, select_set
 
 if TYPE_CHECKING:
-    from extender.read_api.figures import Json, SetFigures
+    from extender.read_api.figures import SetFigures
     from extender.snapshot import MachineType
     from topology.model import AcceleratorLink, NodeTopology
 
@@ -34,24 +42,27 @@ _LINK_PREFIX = {
 }
 
 
+_KINDS: dict[Band, SectorKind] = {Band.PIX: "pix", Band.PXB: "pxb", Band.HOST: "host"}
+_encode_parts, _encode_count = encoder(MachineParts), encoder(MachineCount)
+
+
 class MachinesJson:
     """The JSON of machine types."""
 
     def __init__(self, figures: SetFigures) -> None:
         self._figures = figures
-        self._kept: dict[str, str] = {}
+        self._kept: dict[str, bytes] = {}
 
     def of(self, machine: MachineType, name: str, n_nodes: int) -> bytes:
         """A machine type of this name, and how many nodes have it."""
         if machine.digest not in self._kept:
             if len(self._kept) >= MAX_KEPT:
                 self._kept.clear()
-            self._kept[machine.digest] = json.dumps(self._parts(machine), separators=(",", ":"))
-        head = {"topology": machine.digest, "machine": name, "nodes": n_nodes}
-        text = json.dumps(head, separators=(",", ":"))
-        return f"{text[:-1]},{self._kept[machine.digest][1:]}".encode()
+            self._kept[machine.digest] = _encode_parts(self._parts(machine))
+        count = _encode_count({"topology": machine.digest, "machine": name, "nodes": n_nodes})
+        return merged(count, self._kept[machine.digest])
 
-    def _parts(self, machine: MachineType) -> Json:
+    def _parts(self, machine: MachineType) -> MachineParts:
         topology = machine.selector.topology
         is_drawn = topology.n_gpus <= MAX_DRAWN_GPUS
         return {
@@ -75,11 +86,10 @@ class MachinesJson:
             "scene": _scene(topology) if is_drawn else None,
         }
 
-    def _links(self, machine: MachineType) -> list[Json]:
+    def _links(self, machine: MachineType) -> list[MachineLink]:
         topology = machine.selector.topology
-        links: list[Json] = []
+        links: list[MachineLink] = []
         for a, b in combinations(range(topology.n_gpus), 2):
-            worth = self._figures.worth(machine, 1 << a | 1 << b)
             pcie = _level(topology.pcie[a][b])
             links.append(
                 {
@@ -87,7 +97,7 @@ class MachinesJson:
                     "b": b,
                     "label": _link(topology.links[a][b]) or pcie,
                     "pcie": pcie,
-                    "gbytes_per_s": None if worth is None else worth.gbytes_per_s,
+                    "gbytes_per_s": self._figures.worth(machine, 1 << a | 1 << b)["gbytes_per_s"],
                 }
             )
         return links
@@ -104,31 +114,31 @@ def _link(link: AcceleratorLink) -> str | None:
     return f"{_LINK_PREFIX[link.kind]}{'?' if link.n_links is None else link.n_links}"
 
 
-def _best(machine: MachineType) -> Json | None:
+def _best(machine: MachineType) -> dict[SizeKey, float] | None:
     """GB/s of the best set of each size on the empty machine; None where sets have no table."""
     if machine.is_rated_slowly:
         return None
-    selector, best = machine.selector, dict[str, object]()
-    for size in SIZES:
+    selector, best = machine.selector, dict[SizeKey, float]()
+    for key, size in zip(SIZE_KEYS, SIZES, strict=True):
         if size > selector.n_gpus:
             break
         if isinstance(selector, MachineTables):
-            best[str(size)] = round(selector.best_value[size], 3)
+            best[key] = round(selector.best_value[size], 3)
             continue
         selected = select_set(selector, available=selector.all_gpus, size=size)
         if isinstance(selected, Selected):
-            best[str(size)] = round(selected.value_gbytes_per_s, 3)
+            best[key] = round(selected.value_gbytes_per_s, 3)
     return best
 
 
-def _scene(topology: NodeTopology) -> Json:
+def _scene(topology: NodeTopology) -> MachineScene:
     """Places in inches from the middle, x to the right and y up; angles in degrees."""
     layout = lay_out(topology)
     return {
         "extent": _round(layout.extent),
         "gpu_radius": _round(layout.gpu_radius),
-        "gpus": [[_round(one.x), _round(one.y)] for one in layout.gpus],
-        "hubs": [[_round(one.x), _round(one.y)] for one in layout.hubs],
+        "gpus": [(_round(one.x), _round(one.y)) for one in layout.gpus],
+        "hubs": [(_round(one.x), _round(one.y)) for one in layout.hubs],
         "nics": [
             {
                 "label": one.label,
@@ -140,7 +150,7 @@ def _scene(topology: NodeTopology) -> Json:
         ],
         "sectors": [
             {
-                "kind": one.band.name.lower(),
+                "kind": _KINDS[one.band],
                 "label": one.label,
                 "inner": _round(one.inner),
                 "outer": _round(one.outer),

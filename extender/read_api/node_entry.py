@@ -10,65 +10,43 @@ flight, or what it requests): a pod that is nominated only is pending.
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from extender.read_api.bodies import (
+    AssignedState,
+    Figures,
+    NodeBody,
+    NodeGpu,
+    NodeResourceBody,
+    PlacedPodBody,
+    PlacedState,
+)
+from extender.read_api.encoding import encoder
+from extender.read_api.figures import UNKNOWN
 from extender.read_api.placed_members import PlacedMember
+from extender.read_api.sums import Sums, Tally, TallyKey
 from extender.state import BY_COUNT, AssignmentState, mask_of
 from topology.value import gpus_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from extender.read_api.figures import Json, SetFigures, Worth
+    from extender.read_api.figures import SetFigures
     from extender.snapshot import MachineType
     from extender.state import Account, NodeRecord, NodeResource, PodRecord
     from topology.annotations import ContainerPlan
 
-__all__ = ["NodeEntry", "Tally", "TallyKey"]
+__all__ = ["NodeEntry"]
 
-STATES = {
+STATES: dict[AssignmentState, AssignedState] = {
     AssignmentState.BOUND: "planned",
     AssignmentState.ASSUMED: "assumed",
     AssignmentState.HELD: "held",
     AssignmentState.CLAIMED: "claimed",
 }
 """As `/state/nodes` names them."""
-UNLOCATED = "unlocated"
-"""State of a pod of which it is not known which devices it has."""
-
-
-@dataclass(frozen=True, slots=True)
-class TallyKey:
-    """Nodes that are counted together: a machine type, or nodes by count (`topology` None)."""
-
-    topology: str | None
-    machine: str
-    resource: str
-
-
-@dataclass(frozen=True, slots=True)
-class Tally:
-    """What one resource of a node adds to the sums.
-
-    `n_free`, `placeable` and `n_stranded` are of GPUs that new pods may get; where the node takes
-    none, its free GPUs are `n_unavailable`. `placeable` is by `extender.read_api.figures.SIZES`.
-    `shares_gpus` sums, over the pods with two or more GPUs of known worth, their share of the
-    machine's best times their GPUs; `valued_gpus` are those.
-    """
-
-    key: TallyKey
-    machine: MachineType | None
-    n_gpus: int
-    n_free: int
-    n_unhealthy: int
-    n_unavailable: int
-    placeable: tuple[int, ...]
-    n_stranded: int
-    shares_gpus: float
-    valued_gpus: int
+_encode_node, _encode_pod = encoder(NodeBody), encoder(PlacedPodBody)
 
 
 class NodeEntry:
@@ -119,7 +97,7 @@ class NodeEntry:
     @property
     def has_unhealthy(self) -> bool:
         """Whether a device is unhealthy."""
-        return any(one.n_unhealthy for one in self.tallies)
+        return any(one.sums.n_unhealthy for one in self.tallies)
 
     def is_of(self, machine: str) -> bool:
         """Whether a resource's machine type has this name, or this digest."""
@@ -128,7 +106,7 @@ class NodeEntry:
     def node_json(self, name_of: Callable[[str], str]) -> bytes:
         """The node's JSON."""
         if self._node_json is None:
-            self._node_json = _dump(self._node(name_of))
+            self._node_json = _encode_node(self._node(name_of))
         return self._node_json
 
     def pods_json(self, pods: Iterable[PodRecord]) -> Mapping[str, bytes]:
@@ -137,14 +115,15 @@ class NodeEntry:
             parts = self._parts()
             placed = [one for pod in pods if (one := _find_placed(pod, parts)) is not None]
             placed.sort(key=lambda one: one.full_name)
-            self._pods_json = {one.full_name: _dump(_pod(one, self._figures)) for one in placed}
+            self._pods_json = {
+                one.full_name: _encode_pod(_pod(one, self._figures)) for one in placed
+            }
         return self._pods_json
 
     def rate_of(self, pod: PodRecord) -> float | None:
         """The GB/s of a placed pod, as its JSON has it; None where it has none."""
         placed = _find_placed(pod, self._parts())
-        worst = None if placed is None else placed.worst(self._figures)
-        return None if worst is None else worst.gbytes_per_s
+        return None if placed is None else placed.worst(self._figures)["gbytes_per_s"]
 
     def pods_text(self, pods: Iterable[PodRecord]) -> bytes:
         """The same as one text, commas between: most pages have all pods of a node."""
@@ -156,7 +135,7 @@ class NodeEntry:
             for served, account in zip(self.node.resources, self.accounts, strict=True)
         ]
 
-    def _node(self, name_of: Callable[[str], str]) -> Json:
+    def _node(self, name_of: Callable[[str], str]) -> NodeBody:
         node = self.node
         reasons = {one.id: one.reason for one in node.report.unhealthy}
         first, *others = (self._resource(part, reasons, name_of) for part in self._parts())
@@ -180,23 +159,23 @@ class NodeEntry:
 
     def _resource(
         self, part: _Part, reasons: Mapping[str, str], name_of: Callable[[str], str]
-    ) -> Json:
+    ) -> NodeResourceBody:
         key, account = part.key, part.account
-        owners = {
+        owners: dict[int, tuple[str, AssignedState]] = {
             gpu: (uid, STATES[one.state])
             for uid, one in account.assignments.items()
             for gpu in gpus_of(one.mask)
         }
         groups = {one.uid: one.key[1] for one in self.members}
-        gpus: list[Json] = []
+        gpus: list[NodeGpu] = []
         for i, one in enumerate(part.served.ids):
             is_bad = bool(account.unhealthy >> i & 1)
-            uid, state = owners.get(i, (None, "unhealthy" if is_bad else "free"))
+            uid, state = owners.get(i, (None, None))
             gpus.append(
                 {
                     "index": i,
                     "id": one,
-                    "state": state,
+                    "state": state or ("unhealthy" if is_bad else "free"),
                     "pod": None if uid is None else name_of(uid) or None,
                     "pod_uid": uid,
                     "group": None if uid is None else groups.get(uid),
@@ -243,7 +222,7 @@ class _Placed:
 
     pod: PodRecord
     part: _Part
-    state: str
+    state: PlacedState
     mask: int
     containers: tuple[tuple[str, tuple[str, ...]], ...]
 
@@ -251,16 +230,16 @@ class _Placed:
     def full_name(self) -> str:
         return f"{self.pod.namespace}/{self.pod.name}"
 
-    def worths(self, figures: SetFigures) -> list[tuple[str, int, Worth | None]]:
+    def worths(self, figures: SetFigures) -> list[tuple[str, int, Figures]]:
         """Of each container its name, its devices as a mask, and what they are worth."""
         positions = self.part.served.positions
         masks = [(name, mask_of(ids, positions)) for name, ids in self.containers]
         return [(name, mask, figures.worth(self.part.machine, mask)) for name, mask in masks]
 
-    def worst(self, figures: SetFigures) -> Worth | None:
-        """What its slowest container has; None where nothing is known, as of single GPUs."""
-        known = (one for _, _, one in self.worths(figures) if one is not None)
-        return min(known, key=lambda one: one.gbytes_per_s, default=None)
+    def worst(self, figures: SetFigures) -> Figures:
+        """What its slowest container has; unknown where nothing is known, as of single GPUs."""
+        known = (one for _, _, one in self.worths(figures) if one["gbytes_per_s"] is not None)
+        return min(known, key=lambda one: one["gbytes_per_s"] or 0.0, default=UNKNOWN)
 
 
 def _find_placed(pod: PodRecord, parts: Sequence[_Part]) -> _Placed | None:
@@ -270,7 +249,7 @@ def _find_placed(pod: PodRecord, parts: Sequence[_Part]) -> _Placed | None:
         if assigned is not None and assigned.state is AssignmentState.CLAIMED:
             continue
         if uid in account.unlocated:
-            return _Placed(pod, part, UNLOCATED, 0, ())
+            return _Placed(pod, part, "unlocated", 0, ())
         if assigned is not None:
             containers = _containers(pod, part)
             return _Placed(pod, part, STATES[assigned.state], assigned.mask, containers)
@@ -316,40 +295,32 @@ def _containers(pod: PodRecord, part: _Part) -> tuple[tuple[str, tuple[str, ...]
 
 
 def _tally(part: _Part, placed: Iterable[_Placed], figures: SetFigures) -> Tally:
-    account, n_gpus = part.account, len(part.served.ids)
-    is_unschedulable = part.node.is_unschedulable
-    free = 0 if is_unschedulable else account.free
-    placeable = figures.placeable(part.machine, free)
-    n_free = free.bit_count()
-    sums: Counter[str] = Counter()
-    shares_gpus = 0.0
+    account, is_closed = part.account, part.node.is_unschedulable
+    shares_gpus, valued_gpus = 0.0, 0
     for pod in placed:
         for _, mask, worth in pod.worths(figures):
-            if worth is not None:
-                shares_gpus += worth.share * mask.bit_count()
-                sums["valued"] += mask.bit_count()
-    return Tally(
-        key=part.key,
-        machine=part.machine,
-        n_gpus=n_gpus,
-        n_free=n_free,
+            if worth["share"] is not None:
+                shares_gpus += worth["share"] * mask.bit_count()
+                valued_gpus += mask.bit_count()
+    sums = Sums(
+        n_nodes=1,
+        n_gpus=len(part.served.ids),
         n_unhealthy=account.unhealthy.bit_count(),
-        n_unavailable=account.free.bit_count() if is_unschedulable else 0,
-        placeable=placeable,
-        n_stranded=figures.stranded(placeable, n_gpus=n_gpus, n_free=n_free),
+        n_unavailable=account.free.bit_count() if is_closed else 0,
         shares_gpus=shares_gpus,
-        valued_gpus=sums["valued"],
+        valued_gpus=valued_gpus,
     )
+    return Tally(part.key, part.machine, sums).with_free(0 if is_closed else account.free, figures)
 
 
-def _pod(placed: _Placed, figures: SetFigures) -> Json:
+def _pod(placed: _Placed, figures: SetFigures) -> PlacedPodBody:
     pod, part = placed.pod, placed.part
     key, ids = part.key, part.served.ids
     gpus = gpus_of(placed.mask)
     own_ids = [ids[i] for i in gpus]
     plan = pod.node_plan
     planned_ids = [] if plan is None else list(plan.ids)
-    is_known = placed.state != UNLOCATED
+    is_known = placed.state != "unlocated"
     return {
         "namespace": pod.namespace,
         "name": pod.name,
@@ -362,30 +333,16 @@ def _pod(placed: _Placed, figures: SetFigures) -> Json:
         "state": placed.state,
         "gpus": list(gpus),
         "ids": own_ids,
-        **_figures(placed.worst(figures)),
+        **placed.worst(figures),
         "containers": [
             {
                 "name": name,
                 "gpus": list(gpus_of(mask)),
                 "ids": [ids[i] for i in gpus_of(mask)],
-                **_figures(worth),
+                **worth,
             }
             for name, mask, worth in placed.worths(figures)
         ],
         "as_planned": set(planned_ids) == set(own_ids) if planned_ids and is_known else None,
         "planned_ids": planned_ids,
     }
-
-
-def _figures(worth: Worth | None) -> Json:
-    if worth is None:
-        return {"gbytes_per_s": None, "share": None, "limited_by": None}
-    return {
-        "gbytes_per_s": worth.gbytes_per_s,
-        "share": worth.share,
-        "limited_by": worth.limited_by,
-    }
-
-
-def _dump(content: Json) -> bytes:
-    return json.dumps(content, separators=(",", ":")).encode()

@@ -6,13 +6,15 @@ pages move no other item. A list is bytes of items that are JSON already.
 
 from __future__ import annotations
 
-import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from extender.errors import QueryError
+from extender.read_api.bodies import ListPage
+from extender.read_api.encoding import encoder, joined, spliced
+from extender.read_api.pacing import batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,6 +24,8 @@ __all__ = ["DEFAULT_LIMIT", "MAX_LIMIT", "ItemsPage", "decode_continue", "encode
 DEFAULT_LIMIT, MAX_LIMIT = 500, 5000
 CHUNK_ITEMS = 32
 """Items sent at a time: some 50 KB of nodes, or 150 KB of the pods of as many nodes."""
+
+_encode = encoder(ListPage[None])
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +42,14 @@ class ItemsPage:
 
     def chunks(self) -> Iterator[bytes]:
         """The page as JSON, in parts."""
-        yield b'{"generation":%d,"items":[' % self.generation
-        for begin in range(0, len(self.items), CHUNK_ITEMS):
-            chunk = b",".join(self.items[begin : begin + CHUNK_ITEMS])
-            yield b"," + chunk if begin else chunk
-        token = None if self.last is None else encode_continue(self.last)
-        yield b'],"continue":%s,"remaining":%d}' % (json.dumps(token).encode(), self.n_remaining)
+        page: ListPage[None] = {
+            "generation": self.generation,
+            "items": [],
+            "continue": None if self.last is None else encode_continue(self.last),
+            "remaining": self.n_remaining,
+        }
+        chunks = map(b",".join, batches(self.items, CHUNK_ITEMS))
+        return spliced(_encode(page), "items", joined(chunks))
 
 
 def encode_continue(key: str) -> str:

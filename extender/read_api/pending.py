@@ -10,12 +10,13 @@ Whose end would make room is added as they are read (`extender.read_api.would_fi
 from __future__ import annotations
 
 import asyncio
-import json
 from bisect import bisect_left, insort
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from extender.protocol import Reason
+from extender.read_api.bodies import PendingGroup, PendingRequest, WaitingBody
+from extender.read_api.encoding import encoder
 from extender.read_api.not_offered import NotOfferedPod
 from extender.read_api.pacing import paced
 from topology.select import pod_size
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from extender.engine import Engine
-    from extender.protocol import Shape
-    from extender.read_api.figures import Json
     from extender.read_api.not_offered import NotOffered
     from extender.unschedulable import UnschedulablePod
 
@@ -35,13 +34,7 @@ WaitingPod: TypeAlias = "UnschedulablePod | NotOfferedPod"
 """A pod that filter rejected, or that it was not called for."""
 
 
-class GroupCounts(NamedTuple):
-    """A group: members that there must be at least, that there are, and that have a node."""
-
-    name: str
-    size: int | None
-    n_here: int
-    n_bound: int
+_encode = encoder(WaitingBody)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +46,7 @@ class Pending:
     pods: Mapping[str, tuple[WaitingPod, bytes]] = field(
         default_factory=dict[str, "tuple[WaitingPod, bytes]"]
     )
-    groups: Mapping[str, GroupCounts] = field(default_factory=dict[str, "GroupCounts"])
+    groups: Mapping[str, PendingGroup] = field(default_factory=dict[str, PendingGroup])
 
 
 class PendingTable:
@@ -73,7 +66,7 @@ class PendingTable:
 
     async def _next(self, before: Pending) -> Pending:
         keys, pods = list(before.keys), dict[str, "tuple[WaitingPod, bytes]"]()
-        groups: dict[str, GroupCounts] = {}
+        groups: dict[str, PendingGroup] = {}
         is_changed = False
         waiting: list[WaitingPod] = [*self._engine.unschedulable.pods()]
         if self._not_offered is not None:
@@ -94,38 +87,44 @@ class PendingTable:
             is_changed = True
         return Pending(before.revision + is_changed, keys, pods, groups)
 
-    def _group(self, pod: WaitingPod) -> GroupCounts | None:
+    def _group(self, pod: WaitingPod) -> PendingGroup | None:
         """The group of a pod; None also where its request is not kept any more."""
         request = self._engine.recall(pod.uid, f"{pod.namespace}/{pod.name}")
         if request is None or request.group is None:
             return None
         name, size = request.group.name, request.group.size
         n_here, n_bound, known_size = self._engine.groups.readings.counts((pod.namespace, name))
-        return GroupCounts(name, known_size or size, n_here + n_bound, n_bound)
+        return {
+            "name": name,
+            "size": known_size or size,
+            "n_here": n_here + n_bound,
+            "n_bound": n_bound,
+        }
 
-    def _json(self, pod: WaitingPod, group: GroupCounts | None) -> bytes:
+    def _json(self, pod: WaitingPod, group: PendingGroup | None) -> bytes:
         if isinstance(pod, NotOfferedPod):
             reason, filtered_s = Reason.NOT_OFFERED, None
             sentence = f"{reason.value}: {pod.message}" if pod.message else reason.value
         else:
             reason, filtered_s = pod.reason, round(pod.seen_s, 3)
             sentence = reason.value
-        content = {
+        content: WaitingBody = {
             "namespace": pod.namespace,
             "name": pod.name,
             "uid": pod.uid,
-            **self._request(pod.namespace, pod.name, pod.uid, pod.shape),
-            "group": None if group is None else group._asdict(),
+            **self._request(pod),
+            "group": group,
             "reason": sentence,
             "reason_label": reason.label,
             "reason_short": sentence if reason is Reason.NOT_OFFERED else reason.short(pod.shape),
             "since_unix_s": round(pod.since_s, 3),
             "last_filtered_unix_s": filtered_s,
         }
-        return json.dumps(content, separators=(",", ":")).encode()
+        return _encode(content)
 
-    def _request(self, namespace: str, name: str, uid: str, shape: Shape | None) -> Json:
+    def _request(self, pod: WaitingPod) -> PendingRequest:
         """What it requests; unknown for an invalid request. Names may not be kept any more."""
+        shape = pod.shape
         if shape is None:
             return {
                 "resource": None,
@@ -135,7 +134,7 @@ class PendingTable:
                 "policy": None,
                 "min_bandwidth_gbytes_per_s": None,
             }
-        request = self._engine.recall(uid, f"{namespace}/{name}")
+        request = self._engine.recall(pod.uid, f"{pod.namespace}/{pod.name}")
         is_kept = request is not None and request.shape == shape
         names = request.containers if request is not None and is_kept else None
         return {

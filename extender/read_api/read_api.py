@@ -11,8 +11,10 @@ from bisect import bisect_left, bisect_right
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from extender.read_api.bodies import CapacityBody, ClusterBody
 from extender.read_api.cluster_table import AT_ONCE, ClusterTable
-from extender.read_api.figures import SIZES, rounded
+from extender.read_api.encoding import encoder, merged
+from extender.read_api.figures import by_size, rounded
 from extender.read_api.groups import GroupTable
 from extender.read_api.machines import MachinesJson
 from extender.read_api.over_time import Changes, History
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
 
     from extender.engine import Engine
     from extender.read_api.cluster_table import Cluster
-    from extender.read_api.figures import Json
     from extender.read_api.groups import GroupTexts
     from extender.read_api.node_entry import NodeEntry
     from extender.read_api.not_offered import NotOffered
@@ -43,6 +44,9 @@ NOT_READY_S = 1.0
 """Seconds between looks whether the state is complete, at the start."""
 AGAIN_S = 60.0
 """Seconds after which the history and the streams begin again where they failed."""
+
+
+_encode_cluster, _encode_capacity = encoder(ClusterBody), encoder(CapacityBody)
 
 
 class ReadApi:
@@ -135,10 +139,10 @@ class ReadApi:
         others = 0 if self._not_offered is None else self._not_offered.n_pods
         return self._engine.unschedulable.n_pods + others
 
-    def cluster(self, cluster: Cluster) -> Json:
+    def cluster(self, cluster: Cluster) -> bytes:
         """Sums over the whole cluster."""
         sums = cluster.sums.values()
-        return {
+        body: ClusterBody = {
             "generation": cluster.generation,
             "is_ready": self._is_ready(),
             "version": version(),
@@ -152,10 +156,11 @@ class ReadApi:
             "pods_placed": cluster.n_pods,
             "pods_pending": self._n_pending,
         }
+        return _encode_cluster(body)
 
-    def capacity(self, cluster: Cluster) -> Json:
+    def capacity(self, cluster: Cluster) -> bytes:
         """What is free of each machine type, and what it is good for."""
-        return {
+        body: CapacityBody = {
             "generation": cluster.generation,
             "machines": [
                 {
@@ -167,9 +172,7 @@ class ReadApi:
                     "free": one.n_free,
                     "unhealthy": one.n_unhealthy,
                     "unavailable": one.n_unavailable,
-                    "placeable": {
-                        str(size): n for size, n in zip(SIZES, one.placeable, strict=True)
-                    },
+                    "placeable": by_size(one.placeable),
                     "stranded": one.n_stranded,
                     "stranded_since_unix_s": rounded(cluster.stranded_since_s.get(key)),
                     "efficiency": one.efficiency,
@@ -177,6 +180,7 @@ class ReadApi:
                 for key, one in cluster.sums.items()
             ],
         }
+        return _encode_capacity(body)
 
     async def machines(self, cluster: Cluster, *, limit: int, after: str | None) -> ItemsPage:
         """The machine types, by digest."""
@@ -297,7 +301,7 @@ class ReadApi:
         pods = [pending.pods[key] for key in page]
         reliefs = await self._would_fit.of(cluster, [pod for pod, _ in pods])
         items = [
-            b'%s,"would_fit":%s}' % (text[:-1], relief)
+            merged(text, relief)
             async for (_, text), relief in paced(zip(pods, reliefs, strict=True))
         ]
         return ItemsPage(cluster.generation, items, last, n_remaining)

@@ -6,13 +6,13 @@ An answer of many items is sent in parts, so that joining it takes no long turn 
 from __future__ import annotations
 
 import asyncio
-import json
 from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import Response, StreamingResponse
+from pydantic import TypeAdapter
 from starlette.exceptions import HTTPException
 
 from extender.errors import QueryError
@@ -21,14 +21,13 @@ from extender.read_api.bodies import (
     ChangeBody,
     ClusterBody,
     HistoryBody,
-    MachinesBody,
+    ListPage,
+    MachineBody,
     NodeBody,
-    NodesBody,
-    PendingBody,
+    PendingPod,
     PlacedPodBody,
-    PodsBody,
 )
-from extender.read_api.groups import GroupBody, GroupsBody
+from extender.read_api.groups import GroupBody
 from extender.read_api.over_time.changes import MAX_CLIENTS
 from extender.read_api.pacing import paced
 from extender.read_api.paging import DEFAULT_LIMIT, MAX_LIMIT
@@ -89,16 +88,16 @@ def _add_sums(router: APIRouter, api: ReadApi) -> None:
         """Sums over the whole cluster."""
         now = await api.refresh()
         tag = api.cluster_tag(now)
-        return _unchanged(if_none_match, tag) or _json(api.cluster(now), tag)
+        return _unchanged(if_none_match, tag) or _respond(api.cluster(now), tag)
 
     @router.get("/capacity", response_model=CapacityBody, responses=_UNCHANGED)
     async def capacity(if_none_match: _Tag = None) -> Response:
         """What is free of each machine type: sets of 2, 4 and 8, and stranded GPUs since when."""
         now = await api.refresh()
         tag = api.tag(now)
-        return _unchanged(if_none_match, tag) or _json(api.capacity(now), tag)
+        return _unchanged(if_none_match, tag) or _respond(api.capacity(now), tag)
 
-    @router.get("/machines", response_model=MachinesBody, responses=_UNCHANGED)
+    @router.get("/machines", response_model=ListPage[MachineBody], responses=_UNCHANGED)
     async def machines(
         limit: _Limit = DEFAULT_LIMIT, after: _Continue = None, if_none_match: _Tag = None
     ) -> Response:
@@ -111,7 +110,7 @@ def _add_sums(router: APIRouter, api: ReadApi) -> None:
 
 
 def _add_nodes(router: APIRouter, api: ReadApi) -> None:
-    @router.get("/nodes", response_model=NodesBody, responses=_UNCHANGED)
+    @router.get("/nodes", response_model=ListPage[NodeBody], responses=_UNCHANGED)
     async def nodes(
         *,
         limit: _Limit = DEFAULT_LIMIT,
@@ -141,7 +140,7 @@ def _add_nodes(router: APIRouter, api: ReadApi) -> None:
 
 
 def _add_pods(router: APIRouter, api: ReadApi) -> None:
-    @router.get("/pods", response_model=PodsBody, responses=_UNCHANGED)
+    @router.get("/pods", response_model=ListPage[PlacedPodBody], responses=_UNCHANGED)
     async def pods(
         limit: _Limit = DEFAULT_LIMIT,
         after: _Continue = None,
@@ -166,7 +165,7 @@ def _add_pods(router: APIRouter, api: ReadApi) -> None:
         tag = api.tag(now)
         return _unchanged(if_none_match, tag) or _respond(text, tag)
 
-    @router.get("/pending", response_model=PendingBody, responses=_UNCHANGED)
+    @router.get("/pending", response_model=ListPage[PendingPod], responses=_UNCHANGED)
     async def pending(
         limit: _Limit = DEFAULT_LIMIT, after: _Continue = None, if_none_match: _Tag = None
     ) -> Response:
@@ -179,7 +178,7 @@ def _add_pods(router: APIRouter, api: ReadApi) -> None:
 
 
 def _add_groups(router: APIRouter, api: ReadApi) -> None:
-    @router.get("/groups", response_model=GroupsBody, responses=_UNCHANGED)
+    @router.get("/groups", response_model=ListPage[GroupBody], responses=_UNCHANGED)
     async def groups(
         *,
         limit: _Limit = DEFAULT_LIMIT,
@@ -228,7 +227,7 @@ def _add_over_time(router: APIRouter, api: ReadApi) -> None:
         "/changes",
         response_class=_EventStream,
         responses={
-            200: {"content": {_EVENTS: {"schema": ChangeBody.model_json_schema()}}},
+            200: {"content": {_EVENTS: {"schema": TypeAdapter(ChangeBody).json_schema()}}},
         },
     )
     async def changes() -> Response:
@@ -321,10 +320,6 @@ def _unchanged(if_none_match: str | None, tag: str) -> Response | None:
     if any(one.strip().removeprefix("W/") in {tag, "*"} for one in known):
         return Response(status_code=304, headers=_headers(tag))
     return None
-
-
-def _json(content: object, tag: str) -> Response:
-    return _respond(json.dumps(content, separators=(",", ":")).encode(), tag)
 
 
 def _respond(body: bytes, tag: str) -> Response:

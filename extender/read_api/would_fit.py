@@ -8,7 +8,6 @@ one state are equal. It walks in turns with pauses, and ends nothing (`extender.
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import TYPE_CHECKING, TypeAlias
 
 from extender.allowed_nodes import AllowedNodes
@@ -16,21 +15,22 @@ from extender.engine.offers import relief_json
 from extender.engine.relief import relief_turns
 from extender.placement import Rank, Rater, Refusal
 from extender.protocol import MAY_PASS, PodRequest
+from extender.read_api.bodies import WouldFitBody
+from extender.read_api.encoding import encoder
 from extender.read_api.not_offered import NotOfferedPod
 from extender.read_api.pacing import drive, paced
-from extender.state import AssignmentState
 from extender.what_if import rate_in_turns
 from topology.select import pod_size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from extender.engine import Engine
     from extender.engine.relief import Relief
     from extender.protocol import Reason, Shape
     from extender.read_api.cluster_table import Cluster
     from extender.read_api.pending import WaitingPod
-    from extender.snapshot import NodeView
+    from extender.snapshot import NodeView, Overlay
     from topology.node_affinity import RequiredNodeAffinity
 
     Key: TypeAlias = tuple[Shape, int, RequiredNodeAffinity]
@@ -41,8 +41,8 @@ MAX_SHAPES = 8
 """Shapes looked at for one page: each takes some 10 ms where no node has room (5,000 nodes)."""
 MAX_RATINGS = 16_384
 """Ratings kept between generations, a quarter of what the verbs keep."""
-_HAVE = frozenset({AssignmentState.ASSUMED, AssignmentState.BOUND, AssignmentState.HELD})
-_NONE = b"null"
+_encode = encoder(WouldFitBody)
+_NONE = _encode({"would_fit": None})
 
 
 class WouldFit:
@@ -111,34 +111,18 @@ class WouldFit:
             if isinstance(rating, Refusal) and rating.reason in MAY_PASS:
                 groups.setdefault(rating.reason, []).append(view)
 
-        def owners(view: NodeView) -> Mapping[str, int]:
-            return self._owners(cluster, view)
+        def overlay(view: NodeView) -> Overlay:
+            return cluster.moment.overlay(view).named(self._engine.cluster.pods.name_of)
 
         reliefs = [
             relief
             for of_reason in groups.values()
-            if (relief := await drive(relief_turns(request, of_reason, owners, self._rater)))
+            if (relief := await drive(relief_turns(request, of_reason, overlay, self._rater)))
         ]
         least = _least(reliefs)
         if least is None:
             return _NONE
-        return json.dumps(relief_json(least), separators=(",", ":")).encode()
-
-    def _owners(self, cluster: Cluster, view: NodeView) -> Mapping[str, int]:
-        """The healthy GPUs of each pod on a node as a mask."""
-        moment, name = cluster.moment, view.name
-        masks: dict[str, int] = {}
-        for served, account in zip(
-            moment.nodes[name].resources, moment.accounts[name], strict=True
-        ):
-            if served.name != view.kind.resource:
-                continue
-            for uid, one in account.assignments.items():
-                healthy = one.mask & ~account.unhealthy
-                if one.state in _HAVE and healthy:
-                    pod = self._engine.cluster.pods.name_of(uid) or uid
-                    masks[pod] = masks.get(pod, 0) | healthy
-        return masks
+        return _encode({"would_fit": relief_json(least)})
 
 
 def _least(reliefs: Iterable[Relief]) -> Relief | None:

@@ -21,6 +21,7 @@ from extender.snapshot.node_index import (
     highest_bits,
     locate,
 )
+from extender.snapshot.overlay import Overlay, taking
 
 __all__ = [
     "SHARED",
@@ -30,11 +31,13 @@ __all__ = [
     "NodeIndex",
     "NodeKind",
     "NodeView",
+    "Overlay",
     "RequestedNodes",
     "highest_bits",
     "locate",
     "make_snapshot",
     "make_view",
+    "taking",
     "with_free",
     "with_masks",
 ]

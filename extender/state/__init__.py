@@ -5,6 +5,7 @@ Facts and binds go in, immutable snapshots come out; knows no API server, no clo
 
 from extender.state.accounting import Account, AssignmentState
 from extender.state.cluster_state import LiveCluster
+from extender.state.debug_json import ManagerBody, NodesState
 from extender.state.device_states import DeviceRow, DeviceState
 from extender.state.domains import NodeDomains, domain_labels
 from extender.state.effects import (
@@ -37,12 +38,14 @@ __all__ = [
     "Effect",
     "Kinds",
     "LiveCluster",
+    "ManagerBody",
     "Mismatch",
     "Missing",
     "NodeDomains",
     "NodeProblem",
     "NodeRecord",
     "NodeResource",
+    "NodesState",
     "PlanConflict",
     "PodRecord",
     "Probe",

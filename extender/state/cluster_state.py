@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING
 
 from extender.placement import Rater
 from extender.state.accounting import make_account, open_accounts
-from extender.state.debug_json import node_json
+from extender.state.debug_json import NodesState, nodes_state
 from extender.state.device_states import count_changes, count_states, device_rows
 from extender.state.domains import NodeDomains
 from extender.state.effect_rules import add_effects
 from extender.state.effects import NodeProblem
 from extender.state.machine_types import Kinds
-from extender.state.moment import StateMoment
+from extender.state.moment import StateMoment, overlay_of
 from extender.state.node_reader import NodeReader
 from extender.state.node_record import fingerprint, mask_of
 from extender.state.pod_record import PodStage
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from extender.protocol import PodRequest
-    from extender.snapshot import ClusterSnapshot, NodeView
+    from extender.snapshot import ClusterSnapshot, NodeView, Overlay
     from extender.state.accounting import Account
     from extender.state.device_states import DeviceRow, DeviceState
     from extender.state.effects import Effect
@@ -192,6 +192,11 @@ class LiveCluster:
         }
         return snapshot.with_free(changed, snapshot.generation) if changed else snapshot
 
+    def overlay(self, view: NodeView) -> Overlay:
+        """The node of a view, with what each pod there would free by uid."""
+        self.reconcile()
+        return overlay_of(view, self._nodes, self._accounts)
+
     def bound(self, uid: str) -> BoundPod | None:
         """The pod with its node, if the API server accepted or showed it and the node is known."""
         return self.pods.bound(uid)
@@ -245,15 +250,9 @@ class LiveCluster:
         copies = self._nodes.copy(), self._accounts.copy()
         return StateMoment(*copies, self._snapshots.by_resource(), tuple(self._claimed))
 
-    def as_json(self) -> dict[str, object]:
+    def as_json(self) -> NodesState:
         """Everything, for people."""
-        generation, name_of = self.snapshot.generation, self.pods.name_of
-        shown = self._snapshots.all_shown
-        nodes = {
-            name: node_json(node, shown(node), self._accounts[name], name_of)
-            for name, node in self._nodes.items()
-        }
-        return {"generation": generation, "is_synced": self._is_synced, "nodes": nodes}
+        return nodes_state(self.moment(), self.pods.name_of, is_synced=self._is_synced)
 
     # Bind.
 

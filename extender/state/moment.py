@@ -9,15 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from extender.snapshot import Overlay
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from extender.protocol import PodRequest
-    from extender.snapshot import ClusterSnapshot
+    from extender.snapshot import ClusterSnapshot, NodeView
     from extender.state.accounting import Account
     from extender.state.node_record import NodeRecord
 
-__all__ = ["StateMoment"]
+__all__ = ["StateMoment", "overlay_of"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,3 +75,16 @@ class StateMoment:
         snapshot = self.snapshots[self.key(request.resource)]
         masks = self.free_for(request)
         return snapshot.with_free(masks, snapshot.generation) if masks else snapshot
+
+    def overlay(self, view: NodeView) -> Overlay:
+        """The node of a view, with what each pod there would free by uid."""
+        return overlay_of(view, self.nodes, self.accounts)
+
+
+def overlay_of(
+    view: NodeView, nodes: Mapping[str, NodeRecord], accounts: Mapping[str, Sequence[Account]]
+) -> Overlay:
+    """The same of these nodes and their accounts."""
+    node = nodes.get(view.name)
+    index = None if node is None else node.index(view.kind.resource)
+    return Overlay(view, {} if index is None else accounts[view.name][index].held)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from extender.protocol import PodRequest, Shape
 from extender.state import AssignmentState
-from extender.what_if.asked import TrialPod
+from extender.what_if.request import RequestedPod
 from topology.annotations import DEFAULT_POLICY, GroupWish
 from topology.node_affinity import ANY_NODE
 from topology.select import ContainerRequest, ContainerRole, pod_size
@@ -49,14 +49,14 @@ def evicted_pods(
     pod: Callable[[str], PodRecord | None],
     recall: Callable[[str, str], PodRequest | None],
     now: Callable[[str, PodRecord], float | None],
-) -> list[TrialPod]:
+) -> list[RequestedPod]:
     """The pods with devices of these nodes, the highest priority first, then by name.
 
     `pod` gives the record of a uid, `recall` what the pod of a uid and name requested in its last
     filter call, where that is kept, `now` the GB/s that a pod has on a node, None if unknown. A
     nomination is no pod there yet.
     """
-    found: dict[str, TrialPod] = {}
+    found: dict[str, RequestedPod] = {}
     for name in drained:
         node = moment.nodes[name]
         for served, account in zip(node.resources, moment.accounts[name], strict=True):
@@ -69,7 +69,7 @@ def evicted_pods(
     return sorted(found.values(), key=_order)
 
 
-def _order(pod: TrialPod) -> tuple[int, str]:
+def _order(pod: RequestedPod) -> tuple[int, str]:
     return 0 if pod.request is None else -pod.request.priority, pod.full_name
 
 
@@ -86,7 +86,7 @@ def _evicted(
     recall: Callable[[str, str], PodRequest | None],
     served: NodeResource,
     account: Account,
-) -> TrialPod:
+) -> RequestedPod:
     if record is None:
         # A hold of a pod that no watch has shown: its uid is all that there is.
         namespace, name = "", uid.partition("@")[0]
@@ -97,7 +97,7 @@ def _evicted(
     if kept is not None and kept.shape is not None:
         # The pod that a controller makes in its place is another one.
         request = replace(kept, uid="", nominated_node=None)
-        return TrialPod(full_name, request, is_evicted=True, assumed=KEPT)
+        return RequestedPod(full_name, request, is_evicted=True, assumed=KEPT)
     plan = None if record is None else record.node_plan
     if plan is not None and plan.containers:
         names, requests = _planned(plan)
@@ -105,7 +105,7 @@ def _evicted(
     else:
         n_devices = _n_devices(uid, account)
         if not n_devices:
-            return TrialPod(
+            return RequestedPod(
                 full_name, None, is_evicted=True, assumed=UNKNOWN, is_selector_known=False
             )
         names, requests = ("main",), (ContainerRequest("0", n_devices),)
@@ -125,7 +125,7 @@ def _evicted(
         group=None if plan is None or plan.group is None else GroupWish(plan.group.name),
         node_affinity=ANY_NODE if affinity is None else affinity,
     )
-    return TrialPod(
+    return RequestedPod(
         full_name,
         request,
         is_evicted=True,

@@ -4,7 +4,7 @@ Knows the members that have devices, as the nodes' accounts show them, and those
 no group and decides nothing.
 """
 
-from extender.read_api.groups.bodies import GroupBody, GroupsBody
+from extender.read_api.groups.bodies import GroupBody
 from extender.read_api.groups.group_table import GroupTable, GroupTexts
 
-__all__ = ["GroupBody", "GroupTable", "GroupTexts", "GroupsBody"]
+__all__ = ["GroupBody", "GroupTable", "GroupTexts"]

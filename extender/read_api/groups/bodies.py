@@ -1,18 +1,28 @@
-"""What the routes of groups respond, as types of the API description.
-
-The bodies are JSON already: these types describe them, and a test holds each to its type.
-"""
+"""What the routes of groups respond: the types that are built, encoded and described."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
-from extender.read_api.bodies import ListBody, ReadBody
+from typing_extensions import TypedDict
 
-__all__ = ["GroupBody", "GroupsBody"]
+from extender.groups import GroupFigures
+
+__all__ = ["GroupBody", "GroupMember", "GroupState", "GroupWait"]
 
 
-class GroupMember(ReadBody):
+GroupState: TypeAlias = Literal["waiting", "claimed", "bound"]
+
+
+class GroupWait(TypedDict):
+    """Why members wait, and what the last plan found; null as in `GroupBody`."""
+
+    reason: str | None
+    reason_label: str | None
+    detail: str | None
+
+
+class GroupMember(TypedDict):
     """A member: `waiting` without a node, `claimed` while one is kept for it, or `bound` to it.
 
     `gpus` are null where it has none, and where it is not known which. `since_unix_s` is since when
@@ -23,14 +33,14 @@ class GroupMember(ReadBody):
     name: str
     uid: str
     rank: int | None
-    state: Literal["waiting", "claimed", "bound"]
+    state: GroupState
     node: str | None
     gpus: list[int] | None
     size_gpus: int | None
     since_unix_s: float | None
 
 
-class GroupBody(ReadBody):
+class GroupBody(GroupWait, GroupFigures):
     """A group; its state is that of the member that is behind, `waiting` also where one is missing.
 
     - `size`: how many members with GPUs there must be before any is bound; null where members do
@@ -49,15 +59,12 @@ class GroupBody(ReadBody):
 
     namespace: str
     name: str
-    state: Literal["waiting", "claimed", "bound"]
+    state: GroupState
     size: int | None
     n_here: int
     n_claimed: int
     n_bound: int
     n_missing: int
-    reason: str | None
-    reason_label: str | None
-    detail: str | None
     first_since_unix_s: float | None
     complete_since_unix_s: float | None
     bound_since_unix_s: float | None
@@ -65,14 +72,5 @@ class GroupBody(ReadBody):
     domain: str | None
     n_nodes: int
     n_gpus: int
-    gbytes_per_s: float | None
-    least_gbytes_per_s: float | None
-    limited_by: str | None
     members: list[GroupMember]
     members_left_out: int
-
-
-class GroupsBody(ListBody):
-    """Groups by namespace and name."""
-
-    items: list[GroupBody]

@@ -1,33 +1,33 @@
-"""One group as JSON: its members in order, their counts, their domain and what they are worth.
+"""One group as its body: its members in order, their counts, their domain and what they are worth.
 
-What it is made of is a value (`GroupFacts`), so that the JSON of equal facts is made once. It reads
+What it is made of is a value (`GroupFacts`), so that the body of equal facts is made once. It reads
 no state.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, get_args
 
 from extender.groups import value_json
 from extender.groups.planning import common_domain
 from extender.protocol import Reason
 from extender.read_api.figures import rounded
+from extender.read_api.groups.bodies import GroupBody, GroupMember, GroupState, GroupWait
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from extender.groups import GroupStatus
-    from extender.read_api.figures import Json
+    from extender.groups import GroupStatus, MemberStatus
     from extender.read_api.placed_members import GroupKey, PlacedMember
     from topology.groups import GroupValue
 
-__all__ = ["MAX_MEMBERS", "GroupFacts", "WaitingMember", "group_json"]
+__all__ = ["MAX_MEMBERS", "GroupFacts", "WaitingMember", "group_body"]
 
 MAX_MEMBERS = 512
 """Members that are listed of a group: some 70 KB. Groups have 9,999 at most."""
-_WAITING, _CLAIMED, _BOUND = "waiting", "claimed", "bound"
-_STATES = _WAITING, _CLAIMED, _BOUND
+_STATES: tuple[GroupState, ...] = get_args(GroupState)
 
 
 class WaitingMember(NamedTuple):
@@ -65,99 +65,85 @@ class GroupFacts:
         )
 
 
-class _Row(NamedTuple):
-    """A member as it is shown."""
-
-    state: str
-    rank: int | None
-    name: str
-    uid: str
-    size_gpus: int | None
-    since_s: float | None
-    node: str | None = None
-    gpus: tuple[int, ...] | None = None
-
-    @property
-    def order(self) -> tuple[int, bool, int, str, str]:
-        """Those that wait first, each by rank, then by name."""
-        return (
-            _STATES.index(self.state),
-            self.rank is None,
-            self.rank or 0,
-            self.name,
-            self.uid,
-        )
-
-    def json(self) -> Json:
-        """The member's fields."""
-        return {
-            "name": self.name,
-            "uid": self.uid,
-            "rank": self.rank,
-            "state": self.state,
-            "node": self.node,
-            "gpus": None if self.gpus is None else list(self.gpus),
-            "size_gpus": self.size_gpus,
-            "since_unix_s": rounded(self.since_s),
-        }
-
-
-def group_json(facts: GroupFacts, value: GroupValue | None) -> Json:
-    """The group's fields; `value` is that of its members with a node, None where unknown."""
-    rows = sorted(_rows(facts), key=lambda row: row.order)
-    n_of = {state: sum(row.state == state for row in rows) for state in _STATES}
+def group_body(facts: GroupFacts, value: GroupValue | None) -> GroupBody:
+    """The group; `value` is that of its members with a node, None where unknown."""
+    members = sorted(_members(facts), key=_order)
+    n_of = Counter(one["state"] for one in members)
     status = facts.status
     n_missing = 0 if status is None else status.n_missing
-    state = _WAITING if n_missing or not rows else rows[0].state
+    state = "waiting" if n_missing or not members else members[0]["state"]
     level, domain = _domain(facts.placed.values())
     return {
         "namespace": facts.key[0],
         "name": facts.key[1],
         "state": state,
         "size": facts.size,
-        "n_here": len(rows),
-        "n_claimed": n_of[_CLAIMED],
-        "n_bound": n_of[_BOUND],
+        "n_here": len(members),
+        "n_claimed": n_of["claimed"],
+        "n_bound": n_of["bound"],
         "n_missing": n_missing,
-        **_why(facts, is_waiting=state == _WAITING),
-        "first_since_unix_s": _first_since(rows),
+        **_why(facts, is_waiting=state == "waiting"),
+        "first_since_unix_s": _first_since(members),
         "complete_since_unix_s": None if status is None else rounded(status.complete_s),
-        "bound_since_unix_s": _bound_since(rows) if state == _BOUND else None,
+        "bound_since_unix_s": _bound_since(members) if state == "bound" else None,
         "level": level,
         "domain": domain,
-        "n_nodes": len({row.node for row in rows if row.node is not None}),
-        "n_gpus": sum(row.size_gpus or 0 for row in rows),
+        "n_nodes": len({one["node"] for one in members if one["node"] is not None}),
+        "n_gpus": sum(one["size_gpus"] or 0 for one in members),
         **value_json(value),
-        "members": [row.json() for row in rows[:MAX_MEMBERS]],
-        "members_left_out": max(len(rows) - MAX_MEMBERS, 0),
+        "members": members[:MAX_MEMBERS],
+        "members_left_out": max(len(members) - MAX_MEMBERS, 0),
     }
 
 
-def _rows(facts: GroupFacts) -> Iterator[_Row]:
+def _order(one: GroupMember) -> tuple[int, bool, int, str, str]:
+    """Those that wait first, each by rank, then by name."""
+    rank = one["rank"]
+    return _STATES.index(one["state"]), rank is None, rank or 0, one["name"], one["uid"]
+
+
+def _members(facts: GroupFacts) -> Iterator[GroupMember]:
     """Every member once. A status is newer than what the nodes' accounts have shown."""
     shown: set[str] = set()
     for one in () if facts.status is None else facts.status.members:
         shown.add(one.uid)
-        row = _Row(_WAITING, one.rank, one.name, one.uid, one.size_gpus, one.since_s)
-        if one.node is not None:
-            claimed = facts.placed.get(one.uid)
-            row = row._replace(state=_CLAIMED, node=one.node)
-            if claimed is not None:
-                row = row._replace(gpus=claimed.gpus, since_s=claimed.since_s)
-        yield row
+        claimed = None if one.node is None else facts.placed.get(one.uid)
+        since_s = one.since_s if claimed is None else claimed.since_s
+        state: GroupState = "waiting" if one.node is None else "claimed"
+        yield _member(state, one, one.size_gpus, since_s, node=one.node, placed=claimed)
     for other in facts.waiting:
         if other.uid not in shown and other.uid not in facts.placed:
             shown.add(other.uid)
-            yield _Row(_WAITING, other.rank, other.name, other.uid, other.size_gpus, other.since_s)
+            yield _member("waiting", other, other.size_gpus, other.since_s)
     for uid, member in facts.placed.items():
         if uid not in shown:
-            state = _BOUND if member.is_bound else _CLAIMED
+            state = "bound" if member.is_bound else "claimed"
             size = len(member.plan.ids)
-            row = _Row(state, member.rank, member.name, uid, size, member.since_s)
-            yield row._replace(node=member.node, gpus=member.gpus)
+            yield _member(state, member, size, member.since_s, node=member.node, placed=member)
 
 
-def _why(facts: GroupFacts, *, is_waiting: bool) -> Json:
+def _member(  # noqa: PLR0913 - what differs between the three kinds of members
+    state: GroupState,
+    one: MemberStatus | WaitingMember | PlacedMember,
+    size_gpus: int | None,
+    since_s: float | None,
+    *,
+    node: str | None = None,
+    placed: PlacedMember | None = None,
+) -> GroupMember:
+    return {
+        "name": one.name,
+        "uid": one.uid,
+        "rank": one.rank,
+        "state": state,
+        "node": node,
+        "gpus": None if placed is None or placed.gpus is None else list(placed.gpus),
+        "size_gpus": size_gpus,
+        "since_unix_s": rounded(since_s),
+    }
+
+
+def _why(facts: GroupFacts, *, is_waiting: bool) -> GroupWait:
     """Why members wait; of those that wait for no other the first one's reason."""
     reason, detail = None, ""
     if is_waiting and facts.status is not None:
@@ -173,15 +159,15 @@ def _why(facts: GroupFacts, *, is_waiting: bool) -> Json:
     }
 
 
-def _first_since(rows: Sequence[_Row]) -> float | None:
-    waits = (row.since_s for row in rows if row.state == _WAITING)
-    return rounded(min((since_s for since_s in waits if since_s is not None), default=None))
+def _first_since(members: Sequence[GroupMember]) -> float | None:
+    waits = (one["since_unix_s"] for one in members if one["state"] == "waiting")
+    return min((since_s for since_s in waits if since_s is not None), default=None)
 
 
-def _bound_since(rows: Sequence[_Row]) -> float | None:
+def _bound_since(members: Sequence[GroupMember]) -> float | None:
     """When the last one was bound; None where that is not known of one."""
-    known = [row.since_s for row in rows if row.since_s is not None]
-    return rounded(max(known)) if len(known) == len(rows) else None
+    known = [since_s for one in members if (since_s := one["since_unix_s"]) is not None]
+    return max(known) if len(known) == len(members) else None
 
 
 def _domain(placed: Iterable[PlacedMember]) -> tuple[str | None, str | None]:

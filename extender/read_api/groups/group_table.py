@@ -8,14 +8,15 @@ to the event loop meanwhile, and one refresh runs at a time.
 from __future__ import annotations
 
 import asyncio
-import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from extender.groups import predict
 from extender.protocol import Reason
 from extender.read_api.cluster_table import Cluster
-from extender.read_api.groups.group_json import GroupFacts, WaitingMember, group_json
+from extender.read_api.encoding import encoder
+from extender.read_api.groups.bodies import GroupBody
+from extender.read_api.groups.group_json import GroupFacts, WaitingMember, group_body
 from extender.read_api.not_offered import NotOfferedPod
 from extender.read_api.pacing import paced
 from topology.select import pod_size
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GroupTable", "GroupText", "GroupTexts"]
 
+_encode = encoder(GroupBody)
 _NO_MEMBERS: Mapping[str, PlacedMember] = {}
 
 
@@ -118,7 +120,7 @@ class GroupTable:
         async for name, counts in paced(pending.groups.items()):
             pod, _ = pending.pods[name]
             if pod.uid not in known:
-                found.setdefault((pod.namespace, counts.name), []).append(self._member(pod))
+                found.setdefault((pod.namespace, counts["name"]), []).append(self._member(pod))
         return found
 
     def _member(self, pod: WaitingPod) -> WaitingMember:
@@ -179,6 +181,5 @@ class GroupTable:
 
 
 def _text(known: _Known) -> GroupText:
-    content = group_json(known.facts, known.value)
-    text = json.dumps(content, separators=(",", ":")).encode()
-    return GroupText(str(content["state"]), text)
+    body = group_body(known.facts, known.value)
+    return GroupText(body["state"], _encode(body))

@@ -7,9 +7,10 @@ since its last event, so that one that reads slowly gets fewer events and not a 
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import TYPE_CHECKING
 
+from extender.read_api.bodies import ChangeBody
+from extender.read_api.encoding import encoder
 from extender.read_api.groups import GroupTexts
 from extender.read_api.pacing import paced
 from extender.read_api.pending import Pending
@@ -26,6 +27,9 @@ COMMENT_EVERY_S = 15.0
 after 60 s by default in nginx."""
 MAX_CLIENTS = 64
 """Streams at a time, of all ports together."""
+
+
+_encode = encoder(ChangeBody)
 
 
 class Subscription:
@@ -49,7 +53,7 @@ class Subscription:
 
     def take(self) -> bytes:
         """The event."""
-        data = {
+        data: ChangeBody = {
             "generation": self._generation,
             "nodes": sorted(self._nodes),
             "groups": sorted(self._groups),
@@ -57,8 +61,7 @@ class Subscription:
         }
         self._nodes, self._groups, self._is_pending = set(), set(), False
         self.is_due.clear()
-        text = json.dumps(data, separators=(",", ":"))
-        return f"event: change\nid: {self._generation}\ndata: {text}\n\n".encode()
+        return b"event: change\nid: %d\ndata: %s\n\n" % (self._generation, _encode(data))
 
 
 class Changes:

@@ -6,17 +6,19 @@ A restart loses it, and the answer says so; Prometheus keeps the same for longer
 
 from __future__ import annotations
 
-import json
 import math
 from array import array
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from extender.read_api.bodies import HistoryBody, MachineHistory, Point
+from extender.read_api.encoding import encoder, joined, spliced
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from extender.read_api.cluster_table import Cluster
-    from extender.read_api.node_entry import TallyKey
+    from extender.read_api.sums import TallyKey
 
 __all__ = ["INTERVAL_S", "History"]
 
@@ -29,6 +31,8 @@ MAX_MACHINES = 64
 _WIDTH = 7
 """Numbers of a point: Unix seconds, free, stranded, sets of 2, 4 and 8, efficiency (NaN: none)."""
 _CHUNK_POINTS = 200
+_encode, _encode_machine = encoder(HistoryBody), encoder(MachineHistory)
+_encode_points = encoder(list[Point])
 
 
 @dataclass(slots=True)
@@ -52,12 +56,12 @@ class _Points:
                 end = middle
         return begin
 
-    def chunks(self, since_s: float) -> Iterator[str]:
+    def chunks(self, since_s: float) -> Iterator[bytes]:
         """The points from a time on as JSON, in parts."""
         for begin in range(self.first_from(since_s) * _WIDTH, len(self.numbers), _SPAN):
             part = self.numbers[begin : begin + _SPAN]
             points = (part[i : i + _WIDTH] for i in range(0, len(part), _WIDTH))
-            yield ",".join(map(_point, points))
+            yield _encode_points([*map(_point, points)])[1:-1]
 
 
 _SPAN = _CHUNK_POINTS * _WIDTH
@@ -89,28 +93,30 @@ class History:
 
     def chunks(self, since_s: float = 0.0) -> Iterator[bytes]:
         """The history from a time on, as JSON, in parts."""
-        head = {
+        body: HistoryBody = {
             "began_unix_s": round(self._began_s, 3),
             "interval_s": INTERVAL_S,
             "lost_at_restart": True,
+            "machines": [],
         }
-        yield f'{_opened(head)},"machines":['.encode()
+        return spliced(_encode(body), "machines", self._machines(since_s))
+
+    def _machines(self, since_s: float) -> Iterator[bytes]:
         for i, (key, points) in enumerate(tuple(self._kept.items())):
-            comma = "," if i else ""
-            kind = {"machine": key.machine, "topology": key.topology, "resource": key.resource}
-            yield f'{comma}{_opened(kind)},"points":['.encode()
-            for k, chunk in enumerate(points.chunks(since_s)):
-                yield f"{',' if k else ''}{chunk}".encode()
-            yield b"]}"
-        yield b"]}"
+            body: MachineHistory = {
+                "machine": key.machine,
+                "topology": key.topology,
+                "resource": key.resource,
+                "points": [],
+            }
+            yield b"," if i else b""
+            yield from spliced(_encode_machine(body), "points", joined(points.chunks(since_s)))
 
 
-def _opened(content: Mapping[str, object]) -> str:
-    """A JSON object to which more is added."""
-    return json.dumps(content, separators=(",", ":"))[:-1]
-
-
-def _point(numbers: array[float]) -> str:
-    at_s, *counts, efficiency = numbers
-    shown = "null" if math.isnan(efficiency) else f"{efficiency:g}"
-    return f"[{at_s:.0f},{','.join(f'{one:.0f}' for one in counts)},{shown}]"
+def _point(numbers: array[float]) -> Point:
+    at_s, free, stranded, *placeable, efficiency = numbers
+    of_2, of_4, of_8 = map(round, placeable)
+    shown = None if math.isnan(efficiency) else efficiency
+    if shown is not None and shown.is_integer():
+        shown = round(shown)
+    return round(at_s), round(free), round(stranded), of_2, of_4, of_8, shown

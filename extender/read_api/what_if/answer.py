@@ -1,37 +1,37 @@
-"""The answer of a what-if as JSON: where each pod goes, and the capacity before and after.
+"""The answer of a what-if as its body: where each pod goes, and the capacity before and after.
 
 Capacity has the definitions of `/api/v1/capacity`: the sums are the cluster's, corrected by the
-nodes that the trial changed.
+nodes that the simulation changed.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from extender.allowed_nodes import unknown_labels
 from extender.groups import value_json
-from extender.read_api.cluster_table import Sums
-from extender.read_api.figures import SIZES
-from extender.read_api.node_entry import Tally, TallyKey
+from extender.read_api.figures import UNKNOWN, by_size, set_figures
+from extender.read_api.sums import Sums, Tally, TallyKey
 from topology.annotations import ANY_DOMAIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from extender.read_api.bodies import ContainerBody
     from extender.read_api.cluster_table import Cluster
-    from extender.read_api.figures import Json, SetFigures
+    from extender.read_api.figures import SetFigures
+    from extender.read_api.what_if.bodies import CapacityAfter, PlacedGroupBody, PlacementBody
     from extender.snapshot import NodeView
-    from extender.what_if import Trialled, TrialledGroup
+    from extender.what_if import SimulatedGroup, SimulatedPlacement
     from topology.groups import GroupValue
     from topology.select import Selected
 
 __all__ = [
-    "capacity_json",
-    "group_json",
+    "capacity",
+    "group_body",
     "not_considered",
     "of_groups",
-    "placement_json",
+    "placement_body",
     "sums_after",
 ]
 
@@ -62,20 +62,19 @@ OF_ADDED = "where added nodes are in the network: no domain has them"
 UNRATED = "how good the sets of some nodes are: there were too many to rate"
 
 
-def placement_json(one: Trialled) -> Json:
+def placement_body(one: SimulatedPlacement) -> PlacementBody:
     """Where a pod goes."""
     view, fit, request = one.view, one.fit, one.pod.request
-    containers: list[Json] = []
-    joined: list[Selected] = []
+    containers: list[ContainerBody] = []
     if view is not None and fit is not None and request is not None:
         by_position = dict(fit.containers)
         chosen = [by_position[str(i)] for i in range(len(request.containers))]
         containers = [
-            {"name": name, **_set_json(view, selected)}
+            _container(view, name, selected)
             for name, selected in zip(request.containers, chosen, strict=True)
         ]
-        joined = [selected for selected in chosen if len(selected.gpus) > 1]
-    worst = min(joined, key=lambda selected: selected.value_gbytes_per_s, default=None)
+    joined = [container for container in containers if container["gbytes_per_s"] is not None]
+    worst = min(joined, key=lambda container: container["gbytes_per_s"] or 0.0, default=UNKNOWN)
     return {
         "pod": one.pod.full_name,
         "group": one.group,
@@ -83,8 +82,8 @@ def placement_json(one: Trialled) -> Json:
         "node": None if view is None else view.name,
         "machine": None if view is None else view.kind.name,
         "containers": containers,
-        "gbytes_per_s": None if worst is None else round(worst.value_gbytes_per_s, 3),
-        "share": None if worst is None else round(1 - worst.loss, 4),
+        "gbytes_per_s": worst["gbytes_per_s"],
+        "share": worst["share"],
         "n_fit": one.n_fit,
         "reason": one.reason,
         "reasons": [
@@ -102,17 +101,17 @@ def placement_json(one: Trialled) -> Json:
     }
 
 
-def group_json(one: TrialledGroup) -> Json:
+def group_body(one: SimulatedGroup) -> PlacedGroupBody:
     """Where a group goes, or why it does not start."""
     place = one.place
     has_domain = place.level not in {"", ANY_DOMAIN}
     return {
-        "group": one.asked.name,
-        "size": one.asked.size,
+        "group": one.group.name,
+        "size": one.group.size,
         "n_members": len(one.members),
         "n_placed": len(place.plans),
-        "n_bound": one.asked.n_bound,
-        "n_without_gpus": one.asked.n_others,
+        "n_bound": one.group.n_bound,
+        "n_without_gpus": one.group.n_others,
         "level": place.level if has_domain else None,
         "domain": place.domain if has_domain else None,
         **value_json(place.value),
@@ -128,15 +127,12 @@ def _unknown(value: GroupValue | None) -> str:
     return "" if value is None or value.reason is None else value.reason.value
 
 
-def _set_json(view: NodeView, selected: Selected) -> Json:
-    """A set; its figures are null for one GPU, which has nothing to reduce."""
-    is_joined = len(selected.gpus) > 1
+def _container(view: NodeView, name: str, selected: Selected) -> ContainerBody:
     return {
+        "name": name,
         "gpus": list(selected.gpus),
         "ids": [view.ids[gpu] for gpu in selected.gpus],
-        "gbytes_per_s": round(selected.value_gbytes_per_s, 3) if is_joined else None,
-        "share": round(1 - selected.loss, 4) if is_joined else None,
-        "limited_by": selected.limit.name.lower() if is_joined else None,
+        **set_figures(selected),
     }
 
 
@@ -152,7 +148,7 @@ def sums_after(
     sums = dict(cluster.sums)
 
     def change(tally: Tally, sign: int) -> None:
-        sums[tally.key] = sums.get(tally.key, Sums()).changed(tally, sign)
+        sums[tally.key] = sums.get(tally.key, Sums()).changed(tally.sums, sign)
 
     gone = frozenset(drained)
     for name in gone:
@@ -169,35 +165,19 @@ def sums_after(
         for tally, account in zip(entry.tallies, entry.accounts, strict=False):
             if tally.key.resource == resource:
                 change(tally, -1)
-                change(_with_free(tally, account.free & ~used, figures), 1)
+                change(tally.with_free(account.free & ~used, figures), 1)
     return sums
 
 
 def _new_tally(view: NodeView, free: int, figures: SetFigures) -> Tally:
-    kind, n_gpus = view.kind, len(view.ids)
+    kind = view.kind
     digest = None if kind.machine is None else kind.machine.digest
-    empty = Tally(
-        key=TallyKey(digest, kind.name, kind.resource),
-        machine=kind.machine,
-        n_gpus=n_gpus,
-        n_free=n_gpus,
-        n_unhealthy=0,
-        n_unavailable=0,
-        placeable=(),
-        n_stranded=0,
-        shares_gpus=0.0,
-        valued_gpus=0,
-    )
-    return _with_free(empty, free, figures)
+    key = TallyKey(digest, kind.name, kind.resource)
+    empty = Tally(key, kind.machine, Sums(n_nodes=1, n_gpus=len(view.ids)))
+    return empty.with_free(free, figures)
 
 
-def _with_free(tally: Tally, free: int, figures: SetFigures) -> Tally:
-    placeable, n_free = figures.placeable(tally.machine, free), free.bit_count()
-    n_stranded = figures.stranded(placeable, n_gpus=tally.n_gpus, n_free=n_free)
-    return replace(tally, n_free=n_free, placeable=placeable, n_stranded=n_stranded)
-
-
-def capacity_json(keys: Iterable[TallyKey], sums: Mapping[TallyKey, Sums]) -> list[Json]:
+def capacity(keys: Iterable[TallyKey], sums: Mapping[TallyKey, Sums]) -> list[CapacityAfter]:
     """The sums of these machine types, in their order; zero where there is no node."""
     return [
         {
@@ -207,7 +187,7 @@ def capacity_json(keys: Iterable[TallyKey], sums: Mapping[TallyKey, Sums]) -> li
             "nodes": one.n_nodes,
             "gpus": one.n_gpus,
             "free": one.n_free,
-            "placeable": {str(size): n for size, n in zip(SIZES, one.placeable, strict=True)},
+            "placeable": by_size(one.placeable),
             "stranded": one.n_stranded,
         }
         for key in keys
@@ -216,7 +196,7 @@ def capacity_json(keys: Iterable[TallyKey], sums: Mapping[TallyKey, Sums]) -> li
 
 
 def of_groups(
-    placed: Sequence[TrialledGroup],
+    placed: Sequence[SimulatedGroup],
     *,
     has_lone_members: bool,
     has_controllers: bool,
@@ -227,9 +207,9 @@ def of_groups(
     `has_lone_members`: pods of groups were placed one by one. `has_controllers`: groups are
     inferred from what manifests do not have. `has_added`: nodes were added.
     """
-    is_any_late = any(len(one.members) > one.asked.n_needed or one.asked.near for one in placed)
+    is_any_late = any(len(one.members) > one.group.n_needed or one.group.near for one in placed)
     said = {
-        OF_OTHERS: any(one.asked.n_others for one in placed),
+        OF_OTHERS: any(one.group.n_others for one in placed),
         OF_ARRIVAL: is_any_late,
         OF_LONE_MEMBERS: has_lone_members,
         OF_CONTROLLERS: has_controllers,

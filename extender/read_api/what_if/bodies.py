@@ -1,17 +1,24 @@
-"""The question and the answer of a what-if, as types of the API description.
-
-The answer is JSON already: its types describe it, and a test holds it to them.
-"""
+"""The question and the answer of a what-if: the types that are read, built and described."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, cast
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
+from typing_extensions import TypedDict
 
-from extender.read_api.bodies import ReadBody, SetBody
+from extender.groups import GroupFigures
+from extender.read_api.bodies import ContainerBody, SizeKey
 
-__all__ = ["MAX_NODES", "MAX_PODS", "WhatIfAnswer", "WhatIfBody"]
+__all__ = [
+    "MAX_NODES",
+    "MAX_PODS",
+    "CapacityAfter",
+    "PlacedGroupBody",
+    "PlacementBody",
+    "WhatIfAnswer",
+    "WhatIfBody",
+]
 
 MAX_PODS = 512
 MAX_NODES = 64
@@ -62,20 +69,14 @@ class WhatIfBody(Asked):
     add: Annotated[list[AskedNodes], FailFast(), Field(max_length=MAX_NODES)] = []
 
 
-class AddedNode(ReadBody):
+class AddedNode(TypedDict):
     """A node that was added, and its name here."""
 
     node: str
     machine: str
 
 
-class TrialContainer(SetBody):
-    """The GPUs of a container."""
-
-    name: str
-
-
-class RefusedCount(ReadBody):
+class RefusedCount(TypedDict):
     """How many nodes cannot take a pod for this reason."""
 
     reason: str
@@ -84,7 +85,7 @@ class RefusedCount(ReadBody):
     n_nodes: int
 
 
-class TrialPlacement(ReadBody):
+class PlacementBody(TypedDict):
     """Where a pod would go; figures are those of its slowest container.
 
     `node` is null where there is none, and `reason` says why; `containers` is empty then, and where
@@ -100,7 +101,7 @@ class TrialPlacement(ReadBody):
     is_evicted: bool
     node: str | None
     machine: str | None
-    containers: list[TrialContainer]
+    containers: list[ContainerBody]
     gbytes_per_s: float | None
     share: float | None
     n_fit: int
@@ -111,7 +112,7 @@ class TrialPlacement(ReadBody):
     now_gbytes_per_s: float | None
 
 
-class TrialGroupBody(ReadBody):
+class PlacedGroupBody(GroupFigures):
     """Where a group with a size would go, as a whole: namespace and name, and its members.
 
     `n_members` are in the question, `n_placed` of them have a node, `n_bound` others run already;
@@ -129,16 +130,13 @@ class TrialGroupBody(ReadBody):
     n_without_gpus: int
     level: str | None
     domain: str | None
-    gbytes_per_s: float | None
-    least_gbytes_per_s: float | None
-    limited_by: str | None
     reason: str | None
     reason_label: str | None
     reason_short: str | None
     detail: str
 
 
-class TrialCapacity(ReadBody):
+class CapacityAfter(TypedDict):
     """What is free of a machine type, counted as in `/api/v1/capacity`."""
 
     topology: str | None
@@ -147,11 +145,11 @@ class TrialCapacity(ReadBody):
     nodes: int
     gpus: int
     free: int
-    placeable: dict[Literal["2", "4", "8"], int]
+    placeable: dict[SizeKey, int]
     stranded: int
 
 
-class WhatIfAnswer(ReadBody):
+class WhatIfAnswer(TypedDict):
     """What would happen. `before` and `after` have the same machine types in the same order.
 
     `warnings` are sentences about annotations of the question's pods that have no effect here, each
@@ -161,9 +159,9 @@ class WhatIfAnswer(ReadBody):
     generation: int
     added: list[AddedNode]
     drained: list[str]
-    placements: list[TrialPlacement]
-    groups: list[TrialGroupBody]
-    before: list[TrialCapacity]
-    after: list[TrialCapacity]
+    placements: list[PlacementBody]
+    groups: list[PlacedGroupBody]
+    before: list[CapacityAfter]
+    after: list[CapacityAfter]
     warnings: list[str]
     not_considered: list[str]

@@ -18,7 +18,7 @@ from extender.what_if import name_pods, read_pods
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from extender.what_if import TrialPod
+    from extender.what_if import RequestedPod
 
 __all__ = ["MAX_EVICTED", "Question", "read_question"]
 
@@ -32,7 +32,7 @@ MAX_EVICTED = 1024
 class Question:
     """Pods by name, names of the nodes to drain, and of the machines to add with their count."""
 
-    pods: Sequence[TrialPod]
+    pods: Sequence[RequestedPod]
     drain: Sequence[str]
     add: Sequence[tuple[str, int]]
 
@@ -54,7 +54,7 @@ async def read_question(
     drain = tuple(dict.fromkeys(asked.drain))
     _bound("drain", len(drain), MAX_NODES, "nodes")
     _bound("add", sum(one.count for one in asked.add), MAX_NODES, "nodes")
-    pods: list[TrialPod] = []
+    pods: list[RequestedPod] = []
     n_pods = 0
     await pause()
     async for i, one in paced(enumerate(asked.pods)):

@@ -7,27 +7,28 @@ to the state, nor to the ratings that the verbs keep, nor to the decision log.
 from __future__ import annotations
 
 import asyncio
-import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from extender.engine.explain_group import warn_of_level
 from extender.errors import QueryError
+from extender.read_api.encoding import encoder, joined, spliced
 from extender.read_api.pacing import drive, paced, pause
 from extender.read_api.what_if.answer import (
-    capacity_json,
-    group_json,
+    capacity,
+    group_body,
     not_considered,
     of_groups,
-    placement_json,
+    placement_body,
     sums_after,
 )
+from extender.read_api.what_if.bodies import PlacementBody, WhatIfAnswer
 from extender.read_api.what_if.question import MAX_EVICTED, read_question
 from extender.state import build_machine_type
 from extender.what_if import (
-    Trial,
-    TrialGroup,
-    TrialPod,
+    RequestedGroup,
+    RequestedPod,
+    Simulation,
     add_nodes,
     evicted_pods,
     find_kind,
@@ -39,14 +40,14 @@ from topology.errors import quote
 from topology.recordings import load_recording
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from extender.engine import Engine
     from extender.read_api.cluster_table import Cluster
-    from extender.read_api.figures import Json, SetFigures
+    from extender.read_api.figures import SetFigures
     from extender.read_api.what_if.question import Question
     from extender.snapshot import MachineType, NodeKind, NodeView
-    from extender.what_if import TrialledGroup
+    from extender.what_if import SimulatedGroup
 
 __all__ = ["MAX_WAITING", "WhatIfs"]
 
@@ -58,6 +59,9 @@ MAX_WARNINGS = 16
 """Sentences about annotations in an answer; of further ones it says how many there are."""
 MAX_KINDS = 8
 """Recordings whose tables are kept: those of 16 GPUs take some 4 MB."""
+
+
+_encode, _encode_placement = encoder(WhatIfAnswer), encoder(PlacementBody)
 
 
 class WhatIfs:
@@ -74,7 +78,7 @@ class WhatIfs:
         self._kinds: dict[str, NodeKind] = {}
         self._n_kinds = 0
 
-    async def answer(self, read: Callable[[], Awaitable[bytes]]) -> Sequence[bytes] | None:
+    async def answer(self, read: Callable[[], Awaitable[bytes]]) -> Iterable[bytes] | None:
         """The answer to a body, as parts of JSON; None where `MAX_WAITING` are under way.
 
         `read` gives the body, and is called for those that have a place. Raises what it raises, and
@@ -95,47 +99,47 @@ class WhatIfs:
         rules = self._engine.rules
         return await read_question(body, rules.resources, rules.group_kinds)
 
-    async def _answer(self, question: Question) -> Sequence[bytes]:
+    async def _answer(self, question: Question) -> Iterable[bytes]:
         cluster = await self._refresh()
         moment, rules = cluster.moment, self._engine.rules
         self._check_drained(question.drain, cluster)
         added = await self._added(question.add, cluster)
         evicted = self._evicted(question.drain, cluster)
         await pause()
-        trial = Trial(moment, rules, added=added, drained=question.drain)
+        simulation = Simulation(moment, rules, added=added, drained=question.drain)
         placements: list[bytes] = []
-        groups: list[TrialledGroup] = []
+        groups: list[SimulatedGroup] = []
         units = gather_groups((*evicted, *question.pods))
         async for one in paced(units):
-            if isinstance(one, TrialGroup):
-                placed = await drive(trial.place_group(self._joined(one, question.drain)))
+            if isinstance(one, RequestedGroup):
+                placed = await drive(simulation.place_group(self._joined(one, question.drain)))
                 groups.append(placed)
                 placements.extend(
-                    [_dump(placement_json(member)) async for member in paced(placed.members)]
+                    [_encode_placement(placement_body(one)) async for one in paced(placed.members)]
                 )
             else:
-                placements.append(_dump(placement_json(await drive(trial.place(one)))))
+                lone = await drive(simulation.place(one))
+                placements.append(_encode_placement(placement_body(lone)))
         after = sums_after(
             cluster,
             added=added,
             drained=question.drain,
-            taken=trial.taken,
+            taken=simulation.taken,
             figures=self._figures,
         )
         await pause()
         keys = sorted(
             {*cluster.sums, *after}, key=lambda key: (key.machine, key.resource, key.topology or "")
         )
-        head: Json = {
+        alone = [one.request for one in units if isinstance(one, RequestedPod)]
+        body: WhatIfAnswer = {
             "generation": cluster.generation,
             "added": [{"node": view.name, "machine": view.kind.name} for view in added],
             "drained": list(question.drain),
-        }
-        alone = [one.request for one in units if isinstance(one, TrialPod)]
-        tail: Json = {
-            "groups": [group_json(one) for one in groups],
-            "before": capacity_json(keys, cluster.sums),
-            "after": capacity_json(keys, after),
+            "placements": [],
+            "groups": [group_body(one) for one in groups],
+            "before": capacity(keys, cluster.sums),
+            "after": capacity(keys, after),
             "warnings": self._warnings(question.pods),
             "not_considered": not_considered(
                 groups=of_groups(
@@ -145,13 +149,13 @@ class WhatIfs:
                     has_added=bool(added),
                 ),
                 is_drained=bool(question.drain),
-                unknown=trial.unknown_labels,
-                has_unrated=trial.has_unrated,
+                unknown=simulation.unknown_labels,
+                has_unrated=simulation.has_unrated,
             ),
         }
-        return list(_parts(head, placements, tail))
+        return spliced(_encode(body), "placements", joined(placements))
 
-    def _warnings(self, pods: Sequence[TrialPod]) -> list[str]:
+    def _warnings(self, pods: Sequence[RequestedPod]) -> list[str]:
         """What is wrong with annotations of these pods, each once."""
         found = dict.fromkeys(
             text
@@ -172,7 +176,7 @@ class WhatIfs:
                 )
                 raise QueryError(msg)
 
-    def _evicted(self, names: Sequence[str], cluster: Cluster) -> list[TrialPod]:
+    def _evicted(self, names: Sequence[str], cluster: Cluster) -> list[RequestedPod]:
         pods, recall = self._engine.cluster.pods, self._engine.recall
         evicted = evicted_pods(
             cluster.moment,
@@ -189,7 +193,7 @@ class WhatIfs:
             raise QueryError(msg)
         return evicted
 
-    def _joined(self, group: TrialGroup, drained: Sequence[str]) -> TrialGroup:
+    def _joined(self, group: RequestedGroup, drained: Sequence[str]) -> RequestedGroup:
         """The group with its members that run already, on nodes that are left."""
         namespace, _, name = group.name.partition("/")
         readings, key = self._engine.groups.readings, (namespace, name)
@@ -229,14 +233,3 @@ class WhatIfs:
 
     def _build(self, name: str) -> MachineType:
         return build_machine_type(load_recording(name), self._engine.rules.demand)
-
-
-def _parts(head: Json, placements: Sequence[bytes], tail: Json) -> Iterator[bytes]:
-    yield _dump(head)[:-1] + b',"placements":['
-    for i, one in enumerate(placements):
-        yield b"," + one if i else one
-    yield b"]," + _dump(tail)[1:]
-
-
-def _dump(content: Json) -> bytes:
-    return json.dumps(content, separators=(",", ":")).encode()

@@ -16,8 +16,6 @@ from extender import wiring
 from extender.config import ExtenderSettings
 from extender.decision_log.replay import replay
 from extender.embedded import lay_out, node_manifest, parse_cluster
-from extender.http.explain_responses import Explanation
-from extender.http.responses import NodesState, State
 from kube.errors import SettingsError
 from tests.integration.extender.fake_api import FakeApi, fake_api
 from tests.integration.extender.test_serving import WatchedLog
@@ -28,8 +26,6 @@ from topology.model import names
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from pathlib import Path
-
-    from pydantic import BaseModel
 
     from extender.embedded.spec import EmbeddedNode
 
@@ -44,13 +40,6 @@ def _collector_restored() -> Iterator[None]:
     yield
     gc.unfreeze()
     gc.set_threshold(*thresholds)
-
-
-BODIES: dict[str, type[BaseModel]] = {
-    "/state/nodes": NodesState,
-    "/state": State,
-    "/explain": Explanation,
-}
 
 
 class Live:
@@ -78,13 +67,8 @@ class Live:
         return (await self.client.post(f"/{verb}", json=content)).json()
 
     async def get(self, path: str) -> Any:
-        """What a route responds, which must be of its declared type."""
-        response = await self.client.get(path)
-        declared = next(body for start, body in BODIES.items() if path.startswith(start))
-        assert declared.model_validate(response.json()).model_dump(
-            exclude_unset=True, by_alias=True
-        ) == (response.json())
-        return response.json()
+        """What a route responds."""
+        return (await self.client.get(path)).json()
 
     async def filter(self, name: str, nodes: list[str] | None = None) -> Any:
         """Ask for the nodes of a pod."""

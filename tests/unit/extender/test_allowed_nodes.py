@@ -10,7 +10,6 @@ import pytest
 
 from extender.allowed_nodes import AllowedNodes, unknown_labels
 from extender.engine import Engine
-from extender.http.explain_responses import Explanation
 from extender.protocol import Verb
 from extender.state import HOSTNAME, PRODUCT
 from tests.unit.extender.engines import RULES, answer_of, bind, engine, names
@@ -44,10 +43,8 @@ def wants(n_gpus: int, uid: str = "asked", *, excluded: str | None = None, **lab
 
 
 def explained(one: Engine, content: Any) -> Any:
-    """The explanation of a pod, which has its type."""
-    answer = json.loads(one.answer(Verb.EXPLAIN, json.dumps(content).encode(), 0.0).body)
-    Explanation.model_validate(answer)
-    return answer
+    """The explanation of a pod."""
+    return json.loads(one.answer(Verb.EXPLAIN, json.dumps(content).encode(), 0.0).body)
 
 
 def held(affinity: RequiredNodeAffinity, *facts: Any) -> tuple[list[str], set[str]]:

@@ -10,7 +10,7 @@ import pytest
 from extender.decision_log.replay import replay
 from extender.engine.events import NodeSeen, VerbCalled
 from extender.protocol import Verb
-from extender.what_if import Trial, add_nodes, kinds_by_name, name_pods, read_pods
+from extender.what_if import Simulation, add_nodes, kinds_by_name, name_pods, read_pods
 from tests.unit.extender.engines import answer_of, bind, engine, names
 from tests.unit.extender.group_scene import LEAF, GroupScene, leaf
 from tests.unit.extender.pods import GPU, args, pod
@@ -130,11 +130,11 @@ def placed(one: Any, n_pods: int) -> list[str]:
     cluster = one.cluster
     machines = kinds_by_name(cluster.moment())
     added = add_nodes([("dgx-h100", next(iter(machines.values())), 2)], set(names(one)))
-    trial = Trial(cluster.moment(), one.rules, added=added)
+    simulation = Simulation(cluster.moment(), one.rules, added=added)
     asked = read_pods(pod(8), n_pods, (GPU,), where="pods.0")
     nodes: list[str] = []
     for each in name_pods(*asked):
-        turns = trial.place(each)
+        turns = simulation.place(each)
         while True:
             try:
                 next(turns)

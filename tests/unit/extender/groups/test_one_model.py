@@ -12,7 +12,7 @@ from extender.decision_log.replay import replay
 from extender.engine.events import PodGone, PodSeen, PreemptRequested
 from extender.groups.planning.gpu_models import MAX_MODELS, nodes_by_model
 from extender.protocol import Answer, Outcome, Reason
-from extender.what_if import Trial, TrialGroup, TrialledGroup, gather_groups, read_pods
+from extender.what_if import RequestedGroup, SimulatedGroup, Simulation, gather_groups, read_pods
 from tests.unit.extender.engines import RULES
 from tests.unit.extender.feeds import MACHINE, bare, facts, ids, plan_of, topology_text
 from tests.unit.extender.group_scene import LEAF, GroupScene, all_bound, claim_all, leaf
@@ -80,17 +80,17 @@ def selecting(scene: GroupScene, uid: str, *names: str, **selector: str) -> dict
     return made
 
 
-def tried_out(scene: GroupScene, *manifests: dict[str, Any]) -> TrialledGroup:
+def tried_out(scene: GroupScene, *manifests: dict[str, Any]) -> SimulatedGroup:
     """What a what-if says of the group of these pods."""
     pods = [read_pods(one, 1, (GPU,), where="pods")[0] for one in manifests]
     (group,) = gather_groups(pods)
-    assert isinstance(group, TrialGroup)
-    turns = Trial(scene.gateway.cluster.moment(), RULES).place_group(group)
+    assert isinstance(group, RequestedGroup)
+    turns = Simulation(scene.gateway.cluster.moment(), RULES).place_group(group)
     while True:
         try:
             next(turns)
         except StopIteration as end:
-            placed: TrialledGroup = end.value
+            placed: SimulatedGroup = end.value
             return placed
 
 

@@ -62,7 +62,7 @@ def test_a_pod_shows_the_schedulers_message_and_its_age():
     )
     assert (item["reason_label"], item["size_gpus"]) == ("not_offered", 4)
     assert (item["since_unix_s"], item["last_filtered_unix_s"]) == (1795590000.0, None)
-    assert cluster["pods_pending"] == 1
+    assert json.loads(cluster)["pods_pending"] == 1
 
 
 def test_what_would_make_room_is_on_a_node_that_its_selector_allows():

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from extender.read_api import read_api as read_api_module
-from extender.read_api.bodies import ChangeBody, HistoryBody
 from extender.read_api.over_time import changes as changes_module
 from extender.read_api.over_time.changes import MAX_CLIENTS
 from extender.read_api.over_time.history import MAX_MACHINES, MAX_POINTS
@@ -30,11 +29,10 @@ def served() -> ServedReads:
 
 
 def data_of(event: bytes) -> Any:
-    """The data of an event, of its declared type."""
+    """The data of an event."""
     name, number, data, *rest = event.decode().split("\n")
     assert (name, rest) == ("event: change", ["", ""])
     content = json.loads(data.removeprefix("data: "))
-    assert ChangeBody.model_validate(content).model_dump() == content
     assert number == f"id: {content['generation']}"
     return content
 
@@ -178,8 +176,6 @@ def test_history_has_a_point_of_each_machine_type(served):
     served.place(4, "u1", "dgx-1-v100-0")
     add_points(served, 1120.0)
     content = served.get("history")
-    body = HistoryBody.model_validate(content)
-    assert body.model_dump(mode="json") == content
     assert (content["began_unix_s"], content["interval_s"], content["lost_at_restart"]) == (
         1000.0,
         60,

@@ -9,9 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from extender.engine import Engine
-from extender.http.explain_responses import Explanation
 from extender.protocol import Verb
-from extender.read_api.bodies import CapacityBody, ClusterBody, NodeBody, PendingBody
 from tests.unit.extender.engines import RULES
 from tests.unit.extender.feeds import facts, ids, live, node, plan_of, report
 from tests.unit.extender.pods import pod
@@ -44,9 +42,7 @@ def explained(cluster: LiveCluster, n_gpus: int, *tolerations: dict[str, str]) -
     manifest = pod(n_gpus, uid="asked")
     manifest["spec"]["tolerations"] = list(tolerations)
     body = json.dumps(manifest).encode()
-    found = json.loads(Engine(cluster, RULES).answer(Verb.EXPLAIN, body, 0.0).body)
-    Explanation.model_validate(found)
-    return found
+    return json.loads(Engine(cluster, RULES).answer(Verb.EXPLAIN, body, 0.0).body)
 
 
 def metric(served: ServedReads, name: str, **labels: str) -> float:
@@ -71,9 +67,7 @@ def sets_of_two(served: ServedReads) -> float:
 def sums(served: ServedReads) -> Mapping[str, int]:
     """GPUs of the cluster by kind; the one machine type says the same."""
     whole = served.get("cluster")
-    ClusterBody.model_validate(whole)
     shown = served.get("capacity")
-    CapacityBody.model_validate(shown)
     (machine,) = shown["machines"]
     found: dict[str, int] = {
         key: machine[key] for key in ("free", "stranded", "unhealthy", "unavailable")
@@ -113,7 +107,6 @@ def test_a_machine_type_that_is_closed_as_a_whole_keeps_its_series(cluster):
 def test_the_node_says_so(cluster):
     """Its GPUs keep their states."""
     shown = of(cluster).get("nodes/n2")
-    NodeBody.model_validate(shown)
     assert shown["is_unschedulable"]
     assert [gpu["state"] for gpu in shown["gpus"]] == ["unhealthy", "free", "free", "free"]
     assert not of(cluster).get("nodes/n1")["is_unschedulable"]
@@ -162,5 +155,4 @@ def test_room_is_made_on_other_nodes(cluster):
     served = of(cluster)
     assert not served.filter(3, "waits", ["n1"])["NodeNames"]
     content = served.get("pending")
-    PendingBody.model_validate(content)
     assert content["items"][0]["would_fit"]["node"] == "n1"

@@ -16,7 +16,7 @@ from extender.engine import Gateway, make_engine
 from extender.engine.events import VerbCalled
 from extender.http.responses import Problem
 from extender.protocol import Verb
-from extender.read_api.what_if import MAX_WAITING, WhatIfAnswer
+from extender.read_api.what_if import MAX_WAITING
 from tests.unit.extender.engines import RULES, bind, bind_at_once, engine, see_cluster, spec
 from tests.unit.extender.pods import args, pod
 from tests.unit.extender.read_api.served import ServedReads
@@ -32,14 +32,11 @@ V100 = "dgx-1-v100"
 
 
 def ask(served: ServedReads, **question: Any) -> Any:
-    """The answer, of its declared type."""
+    """The answer."""
     content = json.dumps(question).encode()
     response = served.call("/api/v1/what-if", method="POST", content=content, app=served.read_app)
     assert response.status_code == 200, response.text
-    answer = response.json()
-    body = WhatIfAnswer.model_validate(answer)
-    assert body.model_dump(mode="json", exclude_unset=True) == answer
-    return answer
+    return response.json()
 
 
 def refusal(served: ServedReads, content: bytes) -> Problem:
@@ -366,7 +363,7 @@ def test_members_of_a_group_without_a_size_are_placed_one_by_one_which_is_said(s
 
 def test_ratings_beyond_the_bound_are_said(served, monkeypatch):
     """The answer is not quietly worse."""
-    monkeypatch.setattr("extender.what_if.trial.MAX_WORK", 0)
+    monkeypatch.setattr("extender.what_if.simulation.MAX_WORK", 0)
     answer = ask(served, pods=[{"manifest": pod(2)}])
     assert "there were too many to rate" in answer["not_considered"][-1]
 

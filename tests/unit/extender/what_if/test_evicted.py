@@ -26,12 +26,12 @@ from topology.select import ContainerRole
 if TYPE_CHECKING:
     from extender.protocol import PodRequest
     from extender.state import LiveCluster
-    from extender.what_if import TrialPod
+    from extender.what_if import RequestedPod
 
 ONLY_A = RequiredNodeAffinity((("zone", "a"),))
 
 
-def evicted(cluster: LiveCluster, *kept: PodRequest) -> list[TrialPod]:
+def evicted(cluster: LiveCluster, *kept: PodRequest) -> list[RequestedPod]:
     """The pods that leave n1; `kept` is what filter saw lately."""
     recalled = {one.uid: one for one in kept}
     return evicted_pods(

@@ -1,4 +1,4 @@
-"""Places pods one after another as filter, prioritize and bind would, on nodes that are tried out.
+"""Places pods one after another as filter, prioritize and bind would, on simulated nodes.
 
 Each pod sees what the pods before it left. The node is that of the best score among those that
 filter names; of equal ones, of which kube-scheduler takes any, the first by the extender's own
@@ -32,16 +32,16 @@ from extender.placement import (
     score_nodes,
 )
 from extender.protocol import Reason
-from extender.snapshot import RequestedNodes, make_snapshot, with_free, with_masks
+from extender.snapshot import RequestedNodes, make_snapshot, taking, with_free
 from extender.state import NodeDomains
-from extender.what_if.rating_turns import rate_in_turns
-from extender.what_if.trial_group import (
+from extender.what_if.group import (
     GroupPlace,
-    TrialCluster,
+    SimulatedCluster,
     plan_group,
     plan_mask,
     unready,
 )
+from extender.what_if.rating_turns import rate_in_turns
 from topology.groups import DomainPath
 from topology.node_affinity import ANY_NODE
 
@@ -54,13 +54,13 @@ if TYPE_CHECKING:
     from extender.rules import Rules
     from extender.snapshot import ClusterSnapshot, NodeView
     from extender.state import StateMoment
-    from extender.what_if.asked import TrialPod
-    from extender.what_if.trial_group import TrialGroup
+    from extender.what_if.group import RequestedGroup
+    from extender.what_if.request import RequestedPod
     from topology.annotations import Plan
     from topology.node_affinity import RequiredNodeAffinity
     from topology.select import PodFit
 
-__all__ = ["RefusedNodes", "Trial", "Trialled", "TrialledGroup"]
+__all__ = ["RefusedNodes", "SimulatedGroup", "SimulatedPlacement", "Simulation"]
 
 MAX_WORK = 200_000
 """Work of the ratings of one what-if: some 6 s of a processor. States beyond it count by number."""
@@ -77,7 +77,7 @@ class RefusedNodes:
 
 
 @dataclass(frozen=True, slots=True)
-class Trialled:
+class SimulatedPlacement:
     """Where a pod would go. `view` is the node before it; None where none fits.
 
     `fit` is None where devices go by count. `refused` are the nodes that do not fit, most first.
@@ -85,7 +85,7 @@ class Trialled:
     a member may have no node although some fit.
     """
 
-    pod: TrialPod
+    pod: RequestedPod
     view: NodeView | None
     fit: PodFit | None
     n_fit: int
@@ -95,15 +95,15 @@ class Trialled:
 
 
 @dataclass(frozen=True, slots=True)
-class TrialledGroup:
+class SimulatedGroup:
     """Where a group would go, and each of its members in the order given."""
 
-    asked: TrialGroup
+    group: RequestedGroup
     place: GroupPlace
-    members: tuple[Trialled, ...]
+    members: tuple[SimulatedPlacement, ...]
 
 
-class Trial:
+class Simulation:
     """The nodes of a moment, with others added and some drained, and the pods placed so far."""
 
     def __init__(
@@ -140,18 +140,18 @@ class Trial:
         """Whether states of nodes were rated by count, since `max_work` was spent."""
         return self._budget.n_deferred > 0
 
-    def place(self, pod: TrialPod) -> Generator[None, None, Trialled]:
+    def place(self, pod: RequestedPod) -> Generator[None, None, SimulatedPlacement]:
         """Place one pod; yields between turns."""
         request = pod.request
         if request is None:
-            return Trialled(pod, None, None, 0, (), pod.assumed)
+            return SimulatedPlacement(pod, None, None, 0, (), pod.assumed)
         snapshot = yield from self._snapshot(request)
         positions, excluded = yield from self._positions(request, snapshot)
         ratings = yield from self._rate(request, snapshot, positions)
         refused = _refused(snapshot, positions, ratings, excluded)
         if not any(isinstance(one, Rank) for one in ratings.values()):
             reason = refused[0].reason.value if refused else "no node is left"
-            return Trialled(pod, None, None, 0, refused, reason)
+            return SimulatedPlacement(pod, None, None, 0, refused, reason)
         free_capacity = self._free_capacity.of(request, snapshot)
         filtered = filter_nodes(
             request,
@@ -166,11 +166,11 @@ class Trial:
         view = self._best(request, snapshot, filtered.positions, ratings, free_capacity)
         fit = self._rater.choose(request, view)
         if isinstance(fit, Refusal):  # it was rated by count
-            return Trialled(pod, None, None, 0, refused, fit.reason.value)
+            return SimulatedPlacement(pod, None, None, 0, refused, fit.reason.value)
         self._take(request, view, _used(request, view, fit))
-        return Trialled(pod, view, fit, filtered.n_feasible, refused, None)
+        return SimulatedPlacement(pod, view, fit, filtered.n_feasible, refused, None)
 
-    def place_group(self, group: TrialGroup) -> Generator[None, None, TrialledGroup]:
+    def place_group(self, group: RequestedGroup) -> Generator[None, None, SimulatedGroup]:
         """Place the members of a group, all that are needed or none; yields between turns."""
         requests = group.requests
         snapshot = yield from self._snapshot(seen_by_all(requests))
@@ -185,18 +185,20 @@ class Trial:
             domains.prepare()
             yield
             offers = [alone[one.shape, one.node_affinity].offer for one in requests]
-            cluster = TrialCluster(snapshot, domains, self._moment.nodes)
+            cluster = SimulatedCluster(snapshot, domains, self._moment.nodes)
             planner = self._planner = self._planner or JointPlanner(cluster, self._rater)
             planner.cluster = cluster
             order = planner.order(snapshot.node_index)
             for one in {one.shape: one for one in requests}.values():
                 yield from planner.node_room.prepare(one, snapshot, order)
             place = yield from plan_group(group, offers, cluster, planner)
-        members: list[Trialled] = []
+        members: list[SimulatedPlacement] = []
         reason = None if place.reason is None else place.reason.value
         for i, (pod, request) in enumerate(zip(group.pods, requests, strict=True)):
             found = alone[request.shape, request.node_affinity]
-            member = Trialled(pod, None, None, found.n_fit, found.refused, reason, group.name)
+            member = SimulatedPlacement(
+                pod, None, None, found.n_fit, found.refused, reason, group.name
+            )
             if i < len(place.plans):
                 plan = place.plans[i][1]
                 view = snapshot.nodes[plan.node]
@@ -210,7 +212,7 @@ class Trial:
         for name, mask in used.items():
             self._take(requests[0], snapshot.nodes[name], mask)
             yield
-        return TrialledGroup(group, place, tuple(members))
+        return SimulatedGroup(group, place, tuple(members))
 
     def _alone(
         self, request: PodRequest, snapshot: ClusterSnapshot
@@ -221,7 +223,7 @@ class Trial:
         is_named = np.zeros(len(snapshot.views), dtype=np.bool_)
         is_named[positions] = True
         refused = _refused(snapshot, positions, ratings, excluded)
-        n_fit = len(positions) + sum(excluded.values()) - sum(one.n_nodes for one in refused)
+        n_fit = len(positions) + sum(excluded.values()) - sum(one["n_nodes"] for one in refused)
         offer = OfferedNodes(snapshot.node_index, is_named, may_be_sample=False)
         return _Alone(offer, n_fit, refused)
 
@@ -334,8 +336,7 @@ class Trial:
         snapshot = self._snapshots[key]
         # Without what this pod alone may use of what others have claimed.
         own = snapshot.nodes[view.name]
-        left = with_masks(own, free=own.free & ~used, reserved=own.reserved & ~used)
-        self._snapshots[key] = snapshot.with_views((left,), snapshot.generation)
+        self._snapshots[key] = snapshot.with_views((taking(own, used),), snapshot.generation)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,4 +1,4 @@
-"""What a trial says of a group is what filter then does with its members."""
+"""What a simulation says of a group is what filter then does with its members."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from extender.protocol import Reason
 from extender.state import PRODUCT
 from extender.what_if import (
     GroupPlace,
-    Trial,
-    TrialGroup,
-    TrialledGroup,
-    TrialPod,
+    RequestedGroup,
+    RequestedPod,
+    SimulatedGroup,
+    Simulation,
     add_nodes,
     gather_groups,
     kinds_by_name,
@@ -33,37 +33,37 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def asked(*manifests: Any) -> list[TrialPod]:
+def asked(*manifests: Any) -> list[RequestedPod]:
     """A pod of each manifest."""
     return [read_pods(one, 1, (GPU,), where=f"pods.{i}")[0] for i, one in enumerate(manifests)]
 
 
-def gathered(*manifests: Any) -> TrialGroup:
+def gathered(*manifests: Any) -> RequestedGroup:
     """The one group of these."""
     (group,) = gather_groups(asked(*manifests))
-    assert isinstance(group, TrialGroup)
+    assert isinstance(group, RequestedGroup)
     return group
 
 
-def members(scene: GroupScene, *uids: str, **fields: Any) -> TrialGroup:
+def members(scene: GroupScene, *uids: str, **fields: Any) -> RequestedGroup:
     """The group of these members."""
     return gathered(*(scene.manifest(uid, **fields) for uid in uids))
 
 
-def place(scene: GroupScene, group: TrialGroup, **changes: Any) -> TrialledGroup:
+def place(scene: GroupScene, group: RequestedGroup, **changes: Any) -> SimulatedGroup:
     """The end of all turns."""
-    turns = trial(scene, **changes).place_group(group)
+    turns = simulation(scene, **changes).place_group(group)
     while True:
         try:
             next(turns)
         except StopIteration as end:
-            placed: TrialledGroup = end.value
+            placed: SimulatedGroup = end.value
             return placed
 
 
-def trial(scene: GroupScene, **changes: Any) -> Trial:
-    """A trial on what there is."""
-    return Trial(scene.gateway.cluster.moment(), RULES, **changes)
+def simulation(scene: GroupScene, **changes: Any) -> Simulation:
+    """A simulation on what there is."""
+    return Simulation(scene.gateway.cluster.moment(), RULES, **changes)
 
 
 def occupy(scene: GroupScene, name: str, n_gpus: int = 4) -> None:
@@ -72,14 +72,14 @@ def occupy(scene: GroupScene, name: str, n_gpus: int = 4) -> None:
     scene.gateway.handle(PodSeen(facts(f"on-{name}", plan)))
 
 
-def where(placed: TrialledGroup) -> dict[str, str | None]:
+def where(placed: SimulatedGroup) -> dict[str, str | None]:
     """The node of each member."""
     return {
         one.pod.full_name: None if one.view is None else one.view.name for one in placed.members
     }
 
 
-def sets(placed: TrialledGroup) -> dict[str, set[str]]:
+def sets(placed: SimulatedGroup) -> dict[str, set[str]]:
     """The ids of each member."""
     found: dict[str, set[str]] = {}
     for one in placed.members:
@@ -141,7 +141,7 @@ def test_members_of_several_shapes_are_placed_together():
 def test_a_member_sees_what_pods_before_the_group_left():
     """And pods after it what the group left."""
     scene = GroupScene(*(leaf(f"n{i}", "S0") for i in range(3)))
-    tried = trial(scene)
+    tried = simulation(scene)
     single = asked(pod(4, uid="s"))[0]
     group = gathered(*(scene.manifest(uid) for uid in ("a", "b")))
 
@@ -220,9 +220,11 @@ def test_a_size_that_counts_pods_without_gpus_waits_for_none_of_them():
         seen = whole(uid, None, body=one, phase="Pending", labels=labels, annotations=annotations)
         scene.gateway.handle(PendingSeen(seen, scene.now_s))
     workers = [manifests[uid] for uid in "ab"]
-    trials = [read_pods(one, 1, (GPU,), where="pods", group_kinds=("kueue",))[0] for one in workers]
-    (group,) = gather_groups(trials)
-    assert isinstance(group, TrialGroup)
+    simulations = [
+        read_pods(one, 1, (GPU,), where="pods", group_kinds=("kueue",))[0] for one in workers
+    ]
+    (group,) = gather_groups(simulations)
+    assert isinstance(group, RequestedGroup)
     placed = where(place(scene, group))
     for one in workers:
         scene.call(one)
@@ -300,7 +302,7 @@ def test_groups_are_gathered_at_their_first_member():
         scene.manifest("alone", size=None),
     ]
     units = gather_groups(asked(*manifests))
-    names = [one.name if isinstance(one, TrialGroup) else one.full_name for one in units]
+    names = [one.name if isinstance(one, RequestedGroup) else one.full_name for one in units]
     assert names == [
         "default/pod-first",
         "default/g",

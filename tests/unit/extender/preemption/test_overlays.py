@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from extender.placement import Rater
-from extender.preemption.what_if import (
+from extender.preemption.overlays import (
     LOWEST_PRIORITY,
     Priorities,
-    WhatIfNode,
-    WhatIfNodes,
+    RatedOverlay,
+    RatedOverlays,
     settled,
 )
 from extender.protocol import PodRequest, messages, parse_pod
@@ -33,9 +33,9 @@ def request(content: dict[str, Any]) -> PodRequest:
     return parse_pod(messages.decode(messages.WirePod, json.dumps(content).encode()), (GPU,))
 
 
-def room(place: Place, content: dict[str, Any]) -> WhatIfNode:
+def room(place: Place, content: dict[str, Any]) -> RatedOverlay:
     """The first node as this pod may use it."""
-    found = WhatIfNodes(place.cluster, Rater(), request(content)).get(place.nodes[0])
+    found = RatedOverlays(place.cluster, Rater(), request(content)).get(place.nodes[0])
     assert found is not None
     return found
 
@@ -52,7 +52,7 @@ def test_what_evicting_each_pod_frees():
     place.put("sick", 4, 5)
     place.break_gpus(4)
     found = room(place, wanting())
-    assert (found.free, found.held) == (0b11000110, {"two": 0b1001, "sick": 0b100000})
+    assert (found.view.free, found.held) == (0b11000110, {"two": 0b1001, "sick": 0b100000})
     assert found.free_without(["sick", "another"]) == 0b11100110
 
 
@@ -71,7 +71,7 @@ def test_those_who_have_left_have_left_their_devices():
     place = Place()
     place.fill(*FULL)
     found = room(place, wanting()).without({"n0-0", "n0-3"})
-    assert (found.free, list(found.held)) == (0b1001, uids((1, 2, 4, 5, 6, 7)))
+    assert (found.view.free, list(found.held)) == (0b1001, uids((1, 2, 4, 5, 6, 7)))
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_those_who_have_left_have_left_their_devices():
 def test_where_there_is_no_room_to_speak_of(group, content, name):
     """Nothing is said about such a node."""
     place = Place(1, group)
-    rooms = WhatIfNodes(place.cluster, Rater(), request(content))
+    rooms = RatedOverlays(place.cluster, Rater(), request(content))
     assert rooms.get(name or place.nodes[0]) is None
 
 

@@ -1,19 +1,40 @@
-"""What `/explain` responds, as types of the API description.
-
-The body is what `extender.engine.explain` and `explain_group` make: these types describe it, and
-nothing is built of them.
-"""
+"""What `/explain` responds: the types that are built, encoded and described."""
 
 from __future__ import annotations
 
-from pydantic import ConfigDict, Field
+from typing import Literal, NotRequired
 
-from extender.http.responses import Body, ManagerJson
+from typing_extensions import TypedDict
 
-__all__ = ["Explanation"]
+from extender.groups import GroupFigures
+from extender.state import ManagerBody
+
+__all__ = [
+    "BoundState",
+    "ChangeOffer",
+    "ContainerSet",
+    "Explanation",
+    "GroupOfPod",
+    "LeftBehind",
+    "MemberOfGroup",
+    "NodeOffer",
+    "NodeRefusal",
+    "OfferFigures",
+    "RatedNode",
+    "ReasonGroup",
+    "ReliefOffer",
+    "RequestSummary",
+    "SecondNode",
+    "SecondSet",
+    "SetOffer",
+    "SetRefusal",
+    "SharedUplink",
+    "Summary",
+    "UnschedulableState",
+]
 
 
-class ContainerSize(Body):
+class ContainerSize(TypedDict):
     """GPUs that a container requests."""
 
     name: str
@@ -21,7 +42,7 @@ class ContainerSize(Body):
     role: str
 
 
-class RequestSummary(Body):
+class RequestSummary(TypedDict):
     """What the pod requests, and its annotations as they are understood."""
 
     resource: str
@@ -34,14 +55,14 @@ class RequestSummary(Body):
     nic: str
 
 
-class SharedUplink(Body):
+class SharedUplink(TypedDict):
     """A PCIe switch whose uplink the set shares with GPUs in use."""
 
     switch_gpus: list[int]
     busy_gpus: list[int]
 
 
-class ContainerSet(Body):
+class ContainerSet(TypedDict):
     """A container's GPU set and its predicted all-reduce bus bandwidth."""
 
     name: str
@@ -54,7 +75,7 @@ class ContainerSet(Body):
     shared_uplinks: list[SharedUplink]
 
 
-class LeftBehind(Body):
+class LeftBehind(TypedDict):
     """What the node could still offer afterwards; best bandwidth by size."""
 
     free_gpus: int
@@ -62,41 +83,61 @@ class LeftBehind(Body):
     best_gbytes_per_s: dict[str, float]
 
 
-class SetOffer(Body):
-    """The sets that a node offers, or why it offers none; fields that do not apply are absent."""
+class SetOffer(TypedDict):
+    """The sets that a node offers; null where devices go by count."""
 
-    fits: bool
-    containers: list[ContainerSet] | None = None
-    reason: str | None = None
-    reason_label: str | None = None
-    reason_short: str | None = None
-    detail: str | None = None
+    fits: Literal[True]
+    containers: list[ContainerSet] | None
 
 
-class NodeOffer(SetOffer):
-    """An offer, its place among all nodes, and its score."""
+class SetRefusal(TypedDict):
+    """Why a node offers no set."""
+
+    fits: Literal[False]
+    reason: str
+    reason_label: str
+    reason_short: str
+    detail: str
+
+
+class RatedNode(TypedDict):
+    """A node; without `topology_manager` its kubelet confines no pod."""
 
     node: str
     zone: str | None
     machine: str
     free_gpus: int
     gpu_worth: float
-    topology_manager: ManagerJson | None = None
-    place: int | None = None
-    score: int | None = None
-    left_behind: LeftBehind | None = None
+    topology_manager: NotRequired[ManagerBody]
 
 
-class SummaryOffer(Body):
-    """A set on a node: GB/s and share 0..1 of the machine's best, of the slowest container.
+class NodeOffer(RatedNode, SetOffer):
+    """An offer, its place among all nodes, and its score."""
+
+    place: int
+    score: int
+    left_behind: LeftBehind | None
+
+
+class NodeRefusal(RatedNode, SetRefusal):
+    """A node that cannot take the pod."""
+
+
+class OfferFigures(TypedDict):
+    """A set: GB/s and share 0..1 of the machine's best, of the slowest container.
 
     Null: `gpus` where devices go by count, figures where no container has two GPUs.
     """
 
-    node: str
     gpus: list[int] | None
     gbytes_per_s: float | None
     share: float | None
+
+
+class SummaryOffer(OfferFigures):
+    """A set on a node."""
+
+    node: str
 
 
 class ReliefOffer(SummaryOffer):
@@ -106,7 +147,7 @@ class ReliefOffer(SummaryOffer):
     gpus_freed: int
 
 
-class ReasonGroup(Body):
+class ReasonGroup(TypedDict):
     """The nodes that do not fit for one reason; `nearest` is null where no three pods suffice.
 
     `reason_short` is for tables. `lacks` is what machines lack on which the pod never fits.
@@ -134,7 +175,7 @@ class SecondNode(SummaryOffer):
     why: str
 
 
-class SecondSet(Body):
+class SecondSet(TypedDict):
     """The best set of a node's free GPUs other than the chosen one, and why it is not that one.
 
     `is_better` where it would be chosen now, and the pod has another. `decided_by` is the key of
@@ -153,24 +194,24 @@ class SecondSet(Body):
     why: str
 
 
-class Summary(Body):
+_Try = TypedDict("_Try", {"try": ChangeOffer | None})
+
+
+class Summary(_Try):
     """What an explanation comes down to; `try` only where no node fits.
 
     `runner_up_set` is of the node that comes first. It is null where the pod's GPUs are in several
     containers, where the kubelet confines sets, and where no other set was compared.
     """
 
-    model_config = ConfigDict(extra="forbid", populate_by_name=True)
-
     n_nodes: int
     n_fit: int
     groups: list[ReasonGroup]
-    try_: ChangeOffer | None = Field(alias="try")
     runner_up: SecondNode | None
     runner_up_set: SecondSet | None
 
 
-class UnschedulableState(Body):
+class UnschedulableState(TypedDict):
     """Why and since when filter has rejected the pod; times are the engine's, in seconds.
 
     `n_requeues` begins again at 1 when the pod is requeued for a node for which it was not before.
@@ -183,14 +224,14 @@ class UnschedulableState(Body):
     n_requeues: int
 
 
-class DeviceOfPod(Body):
+class DeviceOfPod(TypedDict):
     """A device that the pod has."""
 
     id: str
     state: str
 
 
-class BoundState(Body):
+class BoundState(TypedDict):
     """A bound pod: its plan, its devices, and what its node would offer it now.
 
     `runner_up_set` is null as in `Summary`, and where a device of the pod is unhealthy.
@@ -202,11 +243,11 @@ class BoundState(Body):
     devices: list[DeviceOfPod]
     has_what_was_planned: bool | None
     containers: list[ContainerSet] | None
-    could_have: SetOffer | None
+    could_have: SetOffer | SetRefusal | None
     runner_up_set: SecondSet | None
 
 
-class MemberOfGroup(Body):
+class MemberOfGroup(TypedDict):
     """A member; `node` is the one that it is on or that is claimed for it."""
 
     name: str
@@ -214,7 +255,7 @@ class MemberOfGroup(Body):
     is_bound: bool
 
 
-class GroupOfPod(Body):
+class GroupOfPod(GroupFigures):
     """The pod's group: how many members there are, why they wait, and what its GPUs are worth.
 
     `size` is null where no member waits for others. `reason` is why its members have no node, with
@@ -237,13 +278,10 @@ class GroupOfPod(Body):
     complete_since_s: float | None
     level: str | None
     domain: str | None
-    gbytes_per_s: float | None
-    least_gbytes_per_s: float | None
-    limited_by: str | None
     members: list[MemberOfGroup]
 
 
-class Explanation(Body):
+class Explanation(TypedDict):
     """Every node in the order of preference; for a bound pod `bound` instead of `nodes`.
 
     `not_considered` are sentences about what the pod requires of nodes and is not known of some
@@ -255,9 +293,9 @@ class Explanation(Body):
     generation: int
     warnings: list[str]
     request: RequestSummary | None
-    unschedulable: UnschedulableState | None = None
-    summary: Summary | None = None
-    nodes: list[NodeOffer] | None = None
-    not_considered: list[str] | None = None
-    bound: BoundState | None = None
-    group: GroupOfPod | None = None
+    unschedulable: NotRequired[UnschedulableState]
+    summary: NotRequired[Summary]
+    nodes: NotRequired[list[NodeOffer | NodeRefusal]]
+    not_considered: NotRequired[list[str]]
+    bound: NotRequired[BoundState]
+    group: NotRequired[GroupOfPod]

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
     from extender.protocol import PodRequest
 
-__all__ = ["TrialPod", "name_pods", "read_pods"]
+__all__ = ["RequestedPod", "name_pods", "read_pods"]
 
 
 @dataclass(frozen=True, slots=True)
-class TrialPod:
+class RequestedPod:
     """A pod to place. `request` is None where it is not known what it requests.
 
     `assumed` says what was assumed of it, where it is not known in full; without
@@ -49,7 +49,7 @@ def read_pods(
     *,
     where: str,
     group_kinds: Sequence[str] = (),
-) -> tuple[TrialPod, int]:
+) -> tuple[RequestedPod, int]:
     """The pod of a manifest and how many of it; `name_pods` makes the single ones.
 
     Without a count as many as the manifest's kind says. `group_kinds` are those of whose pods a
@@ -84,10 +84,10 @@ def read_pods(
         raise QueryError(msg)
     if not request.name:
         request = replace(request, name=_generated(content) or where)
-    return TrialPod(request.full_name, request), number
+    return RequestedPod(request.full_name, request), number
 
 
-def name_pods(pod: TrialPod, number: int) -> Sequence[TrialPod]:
+def name_pods(pod: RequestedPod, number: int) -> Sequence[RequestedPod]:
     """So many pods alike, each with a name of its own; one keeps its name and uid."""
     request = pod.request
     if number == 1 or request is None:

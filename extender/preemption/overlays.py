@@ -8,13 +8,13 @@ reads nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from extender.placement import Rank
 from extender.preemption.victims import PRIORITY_SHIFT
 from extender.protocol import messages
-from extender.snapshot import with_free
+from extender.snapshot import Overlay, with_free
 from extender.state import DeviceState
 from topology.annotations import decode_plan
 from topology.errors import CodecError
@@ -22,31 +22,27 @@ from topology.select import PodFit, fit_pod
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from collections.abc import Set as AbstractSet
 
     from extender.placement import Rater
     from extender.protocol import PodRequest
-    from extender.snapshot import NodeView
     from extender.state import LiveCluster
 
-__all__ = ["LOWEST_PRIORITY", "Priorities", "WhatIfNode", "WhatIfNodes", "settled"]
+__all__ = ["LOWEST_PRIORITY", "Priorities", "RatedOverlay", "RatedOverlays", "settled"]
 
-_FREED = {
-    DeviceState.ASSUMED: True,
-    DeviceState.BOUND: True,
-    DeviceState.HELD: True,
-    DeviceState.ASSUMED_UNHEALTHY: False,
-    DeviceState.BOUND_UNHEALTHY: False,
-    DeviceState.HELD_UNHEALTHY: False,
-}
-"""States of devices in use: whether evicting their pod makes them free; a bad one stays bad."""
-_SETTLED = frozenset(_FREED) - {DeviceState.ASSUMED, DeviceState.ASSUMED_UNHEALTHY}
+_SETTLED = frozenset(
+    {
+        DeviceState.BOUND,
+        DeviceState.HELD,
+        DeviceState.BOUND_UNHEALTHY,
+        DeviceState.HELD_UNHEALTHY,
+    }
+)
 """States of devices whose pod the API server shows on the node."""
 LOWEST_PRIORITY = -PRIORITY_SHIFT
 """The lowest priority that a pod can have (int32)."""
 
 
-class WhatIfNodes:
+class RatedOverlays:
     """The nodes as one pod may use them."""
 
     def __init__(self, cluster: LiveCluster, rater: Rater, request: PodRequest) -> None:
@@ -55,30 +51,21 @@ class WhatIfNodes:
         self._rater = rater
         self._request = request
 
-    def get(self, name: str) -> WhatIfNode | None:
+    def get(self, name: str) -> RatedOverlay | None:
         """A node that we know and that serves the pod's resource."""
         view = self._snapshot.nodes.get(name)
         shape = self._request.shape
         if view is None or shape is None or view.kind.resource != shape.resource:
             return None
-        places = {one: i for i, one in enumerate(view.ids)}
-        held: dict[str, int] = {}
-        for one, state, owner in self._cluster.devices(name, shape.resource):
-            if owner is not None and owner != self._request.uid and state in _FREED:
-                held[owner] = held.get(owner, 0) | _FREED[state] << places[one]
-        return WhatIfNode(view, view.free, held, self._rater, self._request)
+        held = dict(self._cluster.overlay(view).held)
+        held.pop(self._request.uid, None)
+        return RatedOverlay(view, held, self._rater, self._request)
 
 
 @dataclass(frozen=True, slots=True)
-class WhatIfNode:
-    """One node. `free`: mask of what the pod may have; `held`: what evicting a pod frees, by uid.
+class RatedOverlay(Overlay):
+    """One node as the pod may use it; `held` are the others, by uid."""
 
-    Of every pod that has devices, unhealthy ones among them, but the requesting one.
-    """
-
-    view: NodeView
-    free: int
-    held: Mapping[str, int]
     rater: Rater
     request: PodRequest
 
@@ -118,18 +105,6 @@ class WhatIfNode:
         Pods that have left, and whose end the watches have not shown yet.
         """
         return self.free_without(given).bit_count() < self.request.size_gpus
-
-    def free_without(self, uids: Iterable[str]) -> int:
-        """Mask of the devices that the pod may have once these are gone."""
-        mask = self.free
-        for uid in uids:
-            mask |= self.held.get(uid, 0)
-        return mask
-
-    def without(self, gone: AbstractSet[str]) -> WhatIfNode:
-        """The node as it is if these have left."""
-        held = {uid: mask for uid, mask in self.held.items() if uid not in gone}
-        return replace(self, free=self.free_without(gone), held=held)
 
     def quality(self, free: int) -> tuple[object, ...] | None:
         """How good the best set is if these devices are free; less is better."""

@@ -1,8 +1,8 @@
-"""Plans the members of a group together on nodes that are tried out, as filter does.
+"""Plans the members of a group together on simulated nodes, as filter does.
 
 The planner is the one that places real groups (`extender.groups.planning`): all members get nodes
 at once or none does, and members beyond the group's size are placed after the others, near them.
-It takes no device; `Trial` does.
+It takes no device; `Simulation` does.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from extender.groups import difference
 from extender.groups.planning import JointPlan, Near, NoPlace, common_domain
 from extender.protocol import Reason
-from extender.snapshot import with_masks
+from extender.snapshot import taking
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from extender.protocol import PodRequest
     from extender.snapshot import ClusterSnapshot, NodeView
     from extender.state import NodeDomains, NodeRecord
-    from extender.what_if.asked import TrialPod
+    from extender.what_if.request import RequestedPod
     from topology.annotations import Plan
     from topology.groups import GroupValue
 
 __all__ = [
     "GroupPlace",
-    "TrialCluster",
-    "TrialGroup",
+    "RequestedGroup",
+    "SimulatedCluster",
     "gather_groups",
     "plan_group",
     "plan_mask",
@@ -39,7 +39,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class TrialGroup:
+class RequestedGroup:
     """The members of a group to place, by rank, and those that run already.
 
     `bound` are the plans of these, `near` where they are and were; None where none has begun. A
@@ -47,7 +47,7 @@ class TrialGroup:
     """
 
     name: str
-    pods: tuple[TrialPod, ...]
+    pods: tuple[RequestedPod, ...]
     near: Near | None = None
     bound: tuple[Plan, ...] = ()
 
@@ -91,8 +91,8 @@ class TrialGroup:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TrialCluster:
-    """The nodes that are tried out, as a plan reads them; they are what all members may have."""
+class SimulatedCluster:
+    """The simulated nodes, as a plan reads them; they are what all members may have."""
 
     snapshot: ClusterSnapshot
     domains: NodeDomains
@@ -102,15 +102,12 @@ class TrialCluster:
         """The nodes as the members may use them."""
         return self.snapshot
 
-    def without(self, plans: Sequence[Plan]) -> TrialCluster:
+    def without(self, plans: Sequence[Plan]) -> SimulatedCluster:
         """The nodes when the devices of these plans are taken."""
         views: dict[str, NodeView] = {}
         for plan in plans:
             view = views.get(plan.node, self.snapshot.nodes[plan.node])
-            left = ~plan_mask(view, plan)
-            views[plan.node] = with_masks(
-                view, free=view.free & left, reserved=view.reserved & left
-            )
+            views[plan.node] = taking(view, plan_mask(view, plan))
         snapshot = self.snapshot.with_views(list(views.values()), self.snapshot.generation)
         return replace(self, snapshot=snapshot)
 
@@ -138,10 +135,10 @@ def plan_mask(view: NodeView, plan: Plan) -> int:
     return sum(1 << i for i, one in enumerate(view.ids) if one in ids)
 
 
-def gather_groups(pods: Sequence[TrialPod]) -> list[TrialPod | TrialGroup]:
+def gather_groups(pods: Sequence[RequestedPod]) -> list[RequestedPod | RequestedGroup]:
     """The pods in their order; the members of a group, by rank, at the place of the first given."""
-    members: dict[str, list[TrialPod]] = {}
-    units: dict[str, TrialPod | str] = {}
+    members: dict[str, list[RequestedPod]] = {}
+    units: dict[str, RequestedPod | str] = {}
     for i, pod in enumerate(pods):
         request = pod.request
         wish = None if request is None else request.group
@@ -152,18 +149,18 @@ def gather_groups(pods: Sequence[TrialPod]) -> list[TrialPod | TrialGroup]:
         members.setdefault(name, []).append(pod)
         units[name] = name
     return [
-        TrialGroup(one, tuple(sorted(members[one], key=_rank))) if isinstance(one, str) else one
+        RequestedGroup(one, tuple(sorted(members[one], key=_rank))) if isinstance(one, str) else one
         for one in units.values()
     ]
 
 
-def _rank(pod: TrialPod) -> tuple[bool, int]:
+def _rank(pod: RequestedPod) -> tuple[bool, int]:
     """Members that say no rank come last, in the order given."""
     rank = None if pod.request is None else pod.request.rank
     return rank is None, rank or 0
 
 
-def unready(group: TrialGroup) -> GroupPlace | None:
+def unready(group: RequestedGroup) -> GroupPlace | None:
     """Why a group is not planned: members are missing, or differ; None where it is."""
     requests = group.requests
     if len({(one.group, one.resource) for one in requests}) > 1:
@@ -177,7 +174,10 @@ def unready(group: TrialGroup) -> GroupPlace | None:
 
 
 def plan_group(
-    group: TrialGroup, offers: Sequence[OfferedNodes], cluster: TrialCluster, planner: JointPlanner
+    group: RequestedGroup,
+    offers: Sequence[OfferedNodes],
+    cluster: SimulatedCluster,
+    planner: JointPlanner,
 ) -> Generator[None, None, GroupPlace]:
     """Plan all members, or as many as must start at once, and then the others near them.
 

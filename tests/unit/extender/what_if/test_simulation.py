@@ -1,4 +1,4 @@
-"""What a trial says of a pod is what filter, prioritize and bind then do."""
+"""What a simulation says of a pod is what filter, prioritize and bind then do."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from extender.placement import Rater, Refusal
 from extender.protocol import Verb
 from extender.state import PRODUCT
 from extender.what_if import (
-    Trial,
-    Trialled,
-    TrialPod,
+    RequestedPod,
+    SimulatedPlacement,
+    Simulation,
     add_nodes,
     kinds_by_name,
     name_pods,
@@ -54,29 +54,29 @@ WISHES: tuple[dict[str, str], ...] = (
 )
 
 
-def place(trial: Trial, one: TrialPod) -> Trialled:
+def place(simulation: Simulation, one: RequestedPod) -> SimulatedPlacement:
     """The end of all turns."""
-    turns = trial.place(one)
+    turns = simulation.place(one)
     while True:
         try:
             next(turns)
         except StopIteration as end:
-            placed: Trialled = end.value
+            placed: SimulatedPlacement = end.value
             return placed
 
 
-def asked(manifest: Any) -> TrialPod:
+def asked(manifest: Any) -> RequestedPod:
     """The one pod of a manifest."""
     (one,) = name_pods(*read_pods(manifest, 1, (GPU, MIG), where="pods.0"))
     return one
 
 
-def wanted(request: PodRequest) -> TrialPod:
+def wanted(request: PodRequest) -> RequestedPod:
     """A pod that requests this."""
-    return TrialPod(request.full_name, request)
+    return RequestedPod(request.full_name, request)
 
 
-def sets(placed: Trialled) -> set[str]:
+def sets(placed: SimulatedPlacement) -> set[str]:
     """The ids that it would get."""
     assert placed.view is not None
     assert placed.fit is not None
@@ -106,7 +106,7 @@ def test_a_pod_goes_where_the_verbs_would_put_it(seed, candidate_limit):
         manifest = pod(draw.choice(sizes), uid=f"u{i}", **wishes)
         if draw.random() < 0.2:
             manifest["spec"]["containers"].append(container("side", 2))
-        placed = place(Trial(cluster.cluster.moment(), cluster.rules), asked(manifest))
+        placed = place(Simulation(cluster.cluster.moment(), cluster.rules), asked(manifest))
         named, best = best_of(cluster, manifest)
         assert (placed.view is None) == (not named)
         if placed.view is None:
@@ -124,10 +124,10 @@ def test_a_pod_goes_where_the_verbs_would_put_it(seed, candidate_limit):
 def test_each_pod_sees_what_those_before_it_left():
     """Several at once go where they would go one by one."""
     cluster = engine(*MACHINES)
-    trial = Trial(cluster.cluster.moment(), cluster.rules)
+    simulation = Simulation(cluster.cluster.moment(), cluster.rules)
     for i in range(16):
         manifest = pod(3, uid=f"u{i}", affinity="nvlink")
-        placed = place(trial, asked(manifest))
+        placed = place(simulation, asked(manifest))
         named, best = best_of(cluster, manifest)
         assert (placed.view is None) == (not named)
         if placed.view is not None:
@@ -135,7 +135,7 @@ def test_each_pod_sees_what_those_before_it_left():
             cluster.answer(Verb.BIND, binding(f"u{i}", placed.view.name), 0.0)
             if placed.fit is not None:
                 assert owned(cluster.cluster, f"u{i}").keys() == sets(placed)
-    assert sum(mask.bit_count() for mask in trial.taken.values()) >= 3 * 10
+    assert sum(mask.bit_count() for mask in simulation.taken.values()) >= 3 * 10
 
 
 def test_claims_count_as_they_do_for_the_verbs():
@@ -146,37 +146,39 @@ def test_claims_count_as_they_do_for_the_verbs():
     rules, rater = RULES, Rater()
     assert free(cluster, "n1").count("1") == 1
     for request in (wish("q", 2), wish("r", 2, priority=9), wish("p", 3, priority=5)):
-        placed = place(Trial(cluster.moment(), rules), wanted(request))
+        placed = place(Simulation(cluster.moment(), rules), wanted(request))
         plan = choose(cluster, request, "n1", rater)
         assert (placed.view is None) == isinstance(plan, Refusal)
         if placed.view is not None:
             assert sets(placed) == set(plan.ids)
-    trial = Trial(cluster.moment(), rules)
-    assert place(trial, wanted(wish("r", 4, priority=9))).view is not None
-    assert place(trial, wanted(wish("p", 3, priority=5))).view is None
+    simulation = Simulation(cluster.moment(), rules)
+    assert place(simulation, wanted(wish("r", 4, priority=9))).view is not None
+    assert place(simulation, wanted(wish("p", 3, priority=5))).view is None
 
 
 def test_a_claim_of_another_resource_does_not_matter():
     """The node does not serve what the pod requests."""
     cluster = live(node("n1"), resources=(GPU, MIG))
     cluster.pods.nominations.add(wish("p", 3), "n1")
-    assert place(Trial(cluster.moment(), RULES), wanted(wish("m", 1, resource=MIG))).view is None
+    assert (
+        place(Simulation(cluster.moment(), RULES), wanted(wish("m", 1, resource=MIG))).view is None
+    )
 
 
 def test_a_node_with_several_resources_is_tried_by_the_one_that_is_requested():
     """Each has its own devices, by count for partitions."""
     counts = {GPU: 4, MIG: 3}
     cluster = live(node("n1", allocatable=counts, capacity=counts), resources=(GPU, MIG))
-    trial = Trial(cluster.moment(), RULES)
+    simulation = Simulation(cluster.moment(), RULES)
     for _ in range(3):
-        one = place(trial, wanted(wish("m", 1, resource=MIG)))
+        one = place(simulation, wanted(wish("m", 1, resource=MIG)))
         assert (one.fit, one.view is not None) == (None, True)
-    assert place(trial, wanted(wish("m", 1, resource=MIG))).view is None
-    assert sets(place(trial, wanted(wish("g", 4)))) == {f"n1-{i}" for i in range(4)}
-    assert trial.taken == {("n1", MIG): 0b111, ("n1", GPU): 0b1111}
+    assert place(simulation, wanted(wish("m", 1, resource=MIG))).view is None
+    assert sets(place(simulation, wanted(wish("g", 4)))) == {f"n1-{i}" for i in range(4)}
+    assert simulation.taken == {("n1", MIG): 0b111, ("n1", GPU): 0b1111}
 
 
-def selecting(n_gpus: int, *, model: str) -> TrialPod:
+def selecting(n_gpus: int, *, model: str) -> RequestedPod:
     """A pod with a nodeSelector."""
     manifest = pod(n_gpus)
     manifest["spec"]["nodeSelector"] = {PRODUCT: model}
@@ -187,9 +189,9 @@ def test_the_gpu_model_of_a_node_selector_is_held():
     """As the label has it; a node without the label is none for the selector."""
     cluster = live(node("n1", labels={PRODUCT: "NVIDIA-A100-SXM4-40GB"}), bare("n2"))
     for product, n_fit in (("NVIDIA-A100-SXM4-40GB", 1), ("Tesla-T4", 0)):
-        trial = Trial(cluster.moment(), RULES)
-        placed = place(trial, selecting(2, model=product))
-        assert (placed.n_fit, trial.unknown_labels) == (n_fit, set())
+        simulation = Simulation(cluster.moment(), RULES)
+        placed = place(simulation, selecting(2, model=product))
+        assert (placed.n_fit, simulation.unknown_labels) == (n_fit, set())
         others = {one.reason.label: one.n_nodes for one in placed.refused}
         assert others == {"node_affinity": 2 - n_fit}
 
@@ -199,26 +201,30 @@ def test_added_nodes_are_held_by_the_model_of_their_machine():
     cluster = engine({"count": 1, "machine": "8x-l4"})
     moment = cluster.cluster.moment()
     added = add_nodes([("8x-l4", kinds_by_name(moment)["8x-l4"], 1)], moment.nodes)
-    trial = Trial(moment, RULES, added=added, drained=["8x-l4-0"])
+    simulation = Simulation(moment, RULES, added=added, drained=["8x-l4-0"])
     for product, name in (("NVIDIA-L4", "added-8x-l4-0"), ("NVIDIA-H100", None)):
-        placed = place(trial, selecting(2, model=product))
+        placed = place(simulation, selecting(2, model=product))
         assert (None if placed.view is None else placed.view.name) == name
-    assert trial.unknown_labels == set()
+    assert simulation.unknown_labels == set()
 
 
 def test_drained_nodes_count_as_no_excluded_ones():
     """They are gone."""
     cluster = live(node("n1"), node("n2"))
-    placed = place(Trial(cluster.moment(), RULES, drained=["n1"]), selecting(2, model="Tesla-T4"))
+    placed = place(
+        Simulation(cluster.moment(), RULES, drained=["n1"]), selecting(2, model="Tesla-T4")
+    )
     assert [(one.reason.label, one.n_nodes) for one in placed.refused] == [("node_affinity", 1)]
 
 
 def test_no_node_that_is_allowed_is_a_reason():
     """Not a silent refusal."""
     cluster = engine({"count": 2, "machine": "8x-l4"})
-    placed = place(Trial(cluster.cluster.moment(), RULES), selecting(2, model="NVIDIA-H100"))
+    placed = place(Simulation(cluster.cluster.moment(), RULES), selecting(2, model="NVIDIA-H100"))
     assert placed.reason == "not allowed by the pod's nodeSelector or node affinity"
-    nowhere = place(Trial(cluster.cluster.moment(), RULES, drained=names(cluster)), asked(pod(2)))
+    nowhere = place(
+        Simulation(cluster.cluster.moment(), RULES, drained=names(cluster)), asked(pod(2))
+    )
     assert (nowhere.reason, nowhere.refused) == ("no node is left", ())
 
 
@@ -226,27 +232,27 @@ def test_ratings_are_bounded():
     """Beyond the bound nodes count by number, and bind's choice still decides what is possible."""
     cluster = engine({"count": 1, "machine": "8x-l4"})
     moment = cluster.cluster.moment()
-    trial = Trial(moment, RULES, max_work=0)
+    simulation = Simulation(moment, RULES, max_work=0)
     required = asked(pod(2, affinity="nvlink", policy="required"))
-    assert place(trial, required).view is None
-    assert trial.has_unrated
-    assert place(Trial(moment, RULES, max_work=0), asked(pod(2))).view is not None
+    assert place(simulation, required).view is None
+    assert simulation.has_unrated
+    assert place(Simulation(moment, RULES, max_work=0), asked(pod(2))).view is not None
 
 
 def test_what_cannot_be_chosen_after_all_is_refused():
     """A pod without conditions, rated by count, on a node whose kubelet would not admit it."""
     manager = {"topology_manager_policy": "single-numa-node"}
     cluster = engine({"count": 1, "machine": "8x-l4", **manager})
-    trial = Trial(cluster.cluster.moment(), RULES, max_work=0)
-    placed = place(trial, asked(pod(8)))
+    simulation = Simulation(cluster.cluster.moment(), RULES, max_work=0)
+    placed = place(simulation, asked(pod(8)))
     assert placed.view is None
     assert placed.reason
 
 
 def test_a_pod_of_unknown_request_is_not_placed():
     """It says so."""
-    unknown = TrialPod("ml/x", None, is_evicted=True, assumed="it is not known")
-    placed = place(Trial(live(node("n1")).moment(), RULES), unknown)
+    unknown = RequestedPod("ml/x", None, is_evicted=True, assumed="it is not known")
+    placed = place(Simulation(live(node("n1")).moment(), RULES), unknown)
     assert (placed.view, placed.reason, placed.n_fit) == (None, "it is not known", 0)
 
 
@@ -255,10 +261,10 @@ def test_a_trial_changes_nothing():
     cluster = engine()
     before = json.dumps(cluster.cluster.as_json())
     moment = cluster.cluster.moment()
-    trial = Trial(moment, RULES)
+    simulation = Simulation(moment, RULES)
     for _ in range(6):
-        place(trial, asked(pod(4)))
+        place(simulation, asked(pod(4)))
     assert json.dumps(cluster.cluster.as_json()) == before
     bind(cluster, "u1", "8x-l4-0", 8)
-    again = Trial(moment, RULES)
+    again = Simulation(moment, RULES)
     assert place(again, asked(pod(8))).n_fit == 3
