@@ -115,7 +115,11 @@ def text_at(parent: Mapping[str, object], key: str) -> str:
 
 
 def needed_at(parent: Mapping[str, object], key: str, *, where: str = "") -> str:
-    """The string under a key that must be there; `where` names the parent. Raises `Unreadable`."""
+    """The string under a key that must be there; `where` names the parent. Raises `Unreadable`.
+
+    >>> needed_at({"name": "gpu-0"}, "name")
+    'gpu-0'
+    """
     value = text_at(parent, key)
     if not value:
         msg = f"{where}{key} is absent or empty, expected a string"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import importlib.util
 import subprocess
 import sys
 
+import kubernetes
 import pytest
 
-from plugin.memory import give_back
+from plugin.memory import give_back, skip_synchronous_client
 
 PROGRAM = """
 import resource
@@ -86,3 +88,13 @@ def test_the_agent_does_without_what_it_never_uses():
     )
     assert done.stdout.endswith("\n[]\n")
     assert '"event": "here"' in done.stderr
+
+
+def test_a_client_that_is_imported_already_is_left(monkeypatch):
+    """Nor is one registered that is not there: the import says what is missing."""
+    skip_synchronous_client()
+    assert sys.modules["kubernetes"] is kubernetes
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    monkeypatch.delitem(sys.modules, "kubernetes")
+    skip_synchronous_client()
+    assert "kubernetes" not in sys.modules
