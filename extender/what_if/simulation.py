@@ -223,7 +223,7 @@ class Simulation:
         is_named = np.zeros(len(snapshot.views), dtype=np.bool_)
         is_named[positions] = True
         refused = _refused(snapshot, positions, ratings, excluded)
-        n_fit = len(positions) + sum(excluded.values()) - sum(one["n_nodes"] for one in refused)
+        n_fit = len(positions) + sum(excluded.values()) - sum(one.n_nodes for one in refused)
         offer = OfferedNodes(snapshot.node_index, is_named, may_be_sample=False)
         return _Alone(offer, n_fit, refused)
 
