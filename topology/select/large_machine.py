@@ -175,10 +175,10 @@ def _defined_value(topology: NodeTopology) -> Callable[[int], tuple[float, Limit
 def _even_value(capacities: Capacities, mask: int) -> tuple[float, Limit]:
     """The value of a set of an even machine: what `set_value` comes to there."""
     size = mask.bit_count()
-    for fabric in capacities.fabrics:
-        if fabric.members & mask:
-            gain = switch_gain(DEFAULT_CONSTANTS, size, reduces=fabric.reduces)
-            return fabric.port_gbytes_per_s[0] * gain, Limit.SWITCH
+    fabric = next((one for one in capacities.fabrics if mask & ~one.members == 0), None)
+    if fabric is not None:
+        gain = switch_gain(DEFAULT_CONSTANTS, size, reduces=fabric.reduces)
+        return fabric.port_gbytes_per_s[0] * gain, Limit.SWITCH
     share = 1.0 if capacities.is_p2p else DEFAULT_CONSTANTS.staging_share
     bounds = [(share * capacities.port_gbytes_per_s[0], Limit.PORT)]
     if len(capacities.socket_groups) > 1:

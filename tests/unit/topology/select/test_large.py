@@ -14,7 +14,7 @@ import topology.value.set_value
 from tests.examples import up_to
 from tests.machine_strategies import build_machine_by_hand, policies
 from topology.annotations import DEFAULT_POLICY, Affinity, NicRule, PlacementPolicy, Strength
-from topology.model import UNKNOWN_LINK, Nic, PcieLevel, SwitchFabric
+from topology.model import UNKNOWN_LINK, Nic, P2pAccess, PcieLevel, SwitchFabric
 from topology.select import (
     Criterion,
     Selected,
@@ -173,8 +173,11 @@ def test_uneven_machines_are_recognised(topology: NodeTopology, is_even: bool) -
 
 EVEN = {
     **{name: one for name, one in MACHINES.items() if _machine(name).is_even},
-    "20 GPUs without P2P below one switch": build_machine_by_hand(
-        20, far=PcieLevel.PXB, models=["NVIDIA GeForce RTX 4090"] * 20
+    "20 GPUs without P2P below one switch": replace(
+        build_machine_by_hand(20, far=PcieLevel.PXB), p2p=P2pAccess.NO
+    ),
+    "18 GPUs without links, one on a fabric of the rack": build_machine_by_hand(
+        18, far=PcieLevel.PXB, fabrics=(SwitchFabric(ports=((0, 18),)),)
     ),
     "18 sockets": build_machine_by_hand(18, far=PcieLevel.SYS),
 }
