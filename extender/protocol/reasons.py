@@ -188,8 +188,6 @@ class Reason(Enum):
         "node is not known to the extender",
         "check that the extender and the scheduler see the same cluster",
     )
-
-    # Why a member of a group waits.
     GROUP_WAITING = _group(
         "waits for its group: members are missing",
         "check `coterie.gpu/group-size` and that all members exist; gated pods, those of "
@@ -245,10 +243,8 @@ class Reason(Enum):
         " group's name. `explain` names two members and what each states",
         "group members differ",
     )
-
     # Members down to this one refuse a pod; extender.observe creates their series at start.
     INVALID_REQUEST = _setup("pod has an invalid GPU request", "correct what the message names")
-
     # Of a pod that filter was not called for: only the read API says it.
     NOT_OFFERED = _setup(
         "no node passed kube-scheduler's own filters",
@@ -256,8 +252,6 @@ class Reason(Enum):
         "number, CPU, memory, taints or selectors leave no node before the extender is "
         "called",
     )
-
-    # Answers of a whole verb, never of a node.
     MALFORMED = _setup(
         "request is malformed",
         "check that it is kube-scheduler that calls, with `nodeCacheCapable: true`",
@@ -294,8 +288,6 @@ class Reason(Enum):
         "harmless once: another pod was faster, or a GPU became unhealthy; repeated, report"
         " it with the decision log",
     )
-
-    # Why a bind came to nothing at the API server.
     POD_GONE = _binding("pod is gone", "nothing: it was deleted while it was bound")
     POD_RECREATED = _binding(
         "pod is gone, and another has its name", "nothing: the new pod is scheduled by itself"
@@ -340,8 +332,6 @@ class Reason(Enum):
         "no GPUs are claimed for the member of a group",
         "harmless once: claims ended with their time, and the group is planned again",
     )
-
-    # Why a preemption came to nothing.
     GROUP_UNDECIDED = _preemption(
         "no pod is evicted for a member of a group", "wait, or end pods of lower priority yourself"
     )
@@ -362,8 +352,6 @@ class Reason(Enum):
         "check the API server, and whether the role has `list` on `pods` and "
         "`poddisruptionbudgets` and `get` on `nodes`",
     )
-
-    # Of explanations and what-ifs alone: kube-scheduler names no such node to an extender.
     NODE_AFFINITY = _setup(
         "not allowed by the pod's nodeSelector or node affinity",
         "correct the pod's nodeSelector or node affinity, or label nodes for it",

@@ -133,7 +133,7 @@ def lease(age_s, *, holder="extender-0", renewed=True):
     ("read", "state", "words"),
     [
         (lease(3), "ok", "extender-0 leads"),
-        (lease(19), "ok", "is held"),
+        (lease(19), "ok", "leads"),
         (lease(21), "failed", "was renewed 21 s ago by extender-0, and has expired"),
         (lease(1, holder=""), "failed", "has no leader"),
         (lease(1, renewed=False), "failed", "has no leader"),
