@@ -16,7 +16,7 @@ import uvloop
 from fastapi import FastAPI
 from starlette.responses import Response
 
-from extender.http.server import Door, listen, run_until_signal
+from extender.http.server import Listener, listen, run_until_signal
 from extender.http.verbs import add_verb
 from extender.protocol import Answer, Outcome, Verb
 
@@ -65,10 +65,10 @@ def create_trivial() -> FastAPI:
 
 def main(port: int) -> None:
     """Serve until SIGTERM."""
-    door = Door(create_trivial(), listen("127.0.0.1", port, setting="port"))
+    one = Listener(create_trivial(), listen("127.0.0.1", port, setting="port"))
     log = structlog.get_logger()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(run_until_signal([door], keep_alive_s=_KEEP_ALIVE_S, log=log))
+        runner.run(run_until_signal([one], keep_alive_s=_KEEP_ALIVE_S, log=log))
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ from extender.state import (
     build_machine_type,
 )
 from extender.watch import (
-    Feed,
+    InformerSet,
     InjectedRequests,
     NodeSink,
     PendingMembers,
@@ -132,7 +132,7 @@ class LiveExtender:
         self._group_reports = GroupReports(
             readings, self._reporter.record, self.clock, self._group_metrics.observe
         )
-        self._feed = Feed(
+        self._feed = InformerSet(
             handle=gateway.handle,
             prober=self._prober,
             take_effects=gateway.cluster.take_effects,
@@ -309,9 +309,9 @@ def _retry_value() -> str:
 
 def _quick_backoff() -> Backoff:
     """Inside a bind or a preemption, of which the scheduler waits for the end."""
-    return Backoff(first_s=0.1, cap_s=1.0, draw=random.random)
+    return Backoff(first_s=0.1, cap_s=1.0, jitter=random.random)
 
 
 def _patient_backoff() -> Backoff:
     """For tasks that are not awaited."""
-    return Backoff(first_s=0.1, cap_s=30.0, draw=random.random)
+    return Backoff(first_s=0.1, cap_s=30.0, jitter=random.random)

@@ -17,7 +17,7 @@ from extender.embedded import EmbeddedApi, lay_out, node_manifest
 from extender.engine import Gateway, RatingLimit, make_engine
 from extender.http.hosts import HostCheck
 from extender.http.routes import create_app, create_health_app, create_read_app
-from extender.http.server import Door, freeze, listen, run_until_signal
+from extender.http.server import Listener, freeze, listen, run_until_signal
 from extender.http.tls import Certificates, TlsFiles
 from extender.http.verbs import Dependencies
 from extender.observe import ExtenderMetrics
@@ -113,7 +113,7 @@ async def serve(
     # Again when the state is complete: until then much of what is allocated lives on.
     freeze()
     _log_listening(sockets, log)
-    doors = _doors(deps, sockets, certificates, settings.read_hosts)
+    listeners = _listeners(deps, sockets, certificates, settings.read_hosts)
 
     def end() -> None:
         live.end_holds()
@@ -121,7 +121,7 @@ async def serve(
 
     try:
         await run_until_signal(
-            doors,
+            listeners,
             keep_alive_s=settings.keep_alive_s,
             log=log,
             background=lambda: _beside(live.run(), read_api, log),
@@ -144,18 +144,18 @@ async def _beside(run: Awaitable[None], read_api: ReadApi, log: Logger) -> None:
         reads.cancel()
 
 
-def _doors(
+def _listeners(
     deps: Dependencies,
     sockets: Sockets,
     certificates: Certificates | None,
     read_hosts: tuple[str, ...],
-) -> list[Door]:
-    doors = [Door(create_app(deps), sockets.verbs, certificates)]
+) -> list[Listener]:
+    listeners = [Listener(create_app(deps), sockets.verbs, certificates)]
     if sockets.health is not None:
-        doors.append(Door(create_health_app(deps), sockets.health))
+        listeners.append(Listener(create_health_app(deps), sockets.health))
     if sockets.read is not None:
-        doors.append(Door(HostCheck(create_read_app(deps), read_hosts), sockets.read))
-    return doors
+        listeners.append(Listener(HostCheck(create_read_app(deps), read_hosts), sockets.read))
+    return listeners
 
 
 async def _connect(settings: ExtenderSettings) -> Transport:

@@ -23,7 +23,14 @@ if TYPE_CHECKING:
     from extender.rules import Rules
     from topology.annotations import Plan
 
-__all__ = ["BindAttempt", "BindCall", "BindPhase", "BindTarget", "why_barred", "why_not_ours"]
+__all__ = [
+    "BindAttempt",
+    "BindCall",
+    "BindPhase",
+    "BindTarget",
+    "not_managed_reason",
+    "unbindable_reason",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,14 +183,14 @@ class BindAttempt:
         return self.version.isdecimal() and version.isdecimal() and int(self.version) < int(version)
 
 
-def why_barred(pod: messages.WirePod) -> Reason | None:
+def unbindable_reason(pod: messages.WirePod) -> Reason | None:
     """Why the API server will bind this pod to no node, if so."""
     if pod.metadata.deletion_timestamp is not None:
         return Reason.POD_DELETED
     return Reason.POD_GATED if pod.spec.scheduling_gates else None
 
 
-def why_not_ours(request: PodRequest, rules: Rules) -> tuple[Reason, str] | None:
+def not_managed_reason(request: PodRequest, rules: Rules) -> tuple[Reason, str] | None:
     """Why this extender may not bind the pod, with detail, if so.
 
     Else any caller of bind could have any pod bound to any node.

@@ -92,7 +92,7 @@ class MemberBinds:
             return
         if self._binds.is_unsettled(answer.pod_uid):
             self._groups.unsure(answer.pod_uid)
-        elif not self._binds.may_come_true(answer.pod_uid):
+        elif not self._binds.may_still_commit(answer.pod_uid):
             self._groups.failed(answer.pod_uid)
 
     def _fail(self, args: messages.BindingArgs, reason: Reason, detail: str = "") -> Answer:

@@ -32,7 +32,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from extender.bind.attempt import BindAttempt, BindPhase, BindTarget, why_barred, why_not_ours
+from extender.bind.attempt import (
+    BindAttempt,
+    BindPhase,
+    BindTarget,
+    not_managed_reason,
+    unbindable_reason,
+)
 from extender.bind.bind_planner import Planned
 from extender.bind.steps import ReadPod, WriteBinding, WriteResult
 from extender.errors import MalformedPod, UserError, WireError
@@ -98,7 +104,7 @@ class Binds:
         """Pods with a bind call in flight: what is assumed for them must not end by the clock."""
         return self._in_flight.keys()
 
-    def may_come_true(self, uid: str) -> bool:
+    def may_still_commit(self, uid: str) -> bool:
         """Whether a Binding of the pod may be written still, or was, as far as is known."""
         return uid in self._unsettled or uid in self._in_flight
 
@@ -106,7 +112,7 @@ class Binds:
         """Whether a bind call of the pod ended, and its Binding may come true."""
         return uid in self._unsettled and uid not in self._in_flight
 
-    def came_to_nothing(self, request: PodRequest) -> bool:
+    def never_commits(self, request: PodRequest) -> bool:
         """Whether a Binding of unknown outcome never is made: filter shows a newer, unbound pod."""
         earlier = self._unsettled.get(request.uid)
         if earlier is None or not earlier.is_older(request.resource_version):
@@ -164,7 +170,7 @@ class Binds:
             return self._undo(bind, Reason.POD_RECREATED, detail)
         if pod.spec.node_name:
             return self._found_bound(bind, pod, pod.spec.node_name, now_s)
-        barred = why_barred(pod)
+        barred = unbindable_reason(pod)
         if barred is not None:
             return self._undo(bind, barred)
         return self._found_unbound(bind, pod, now_s)
@@ -208,7 +214,7 @@ class Binds:
 
     def _place(self, bind: BindAttempt, request: PodRequest, now_s: float) -> Answer | Step:
         """Plan and write, if the pod is one of ours."""
-        refused = why_not_ours(request, self._rules)
+        refused = not_managed_reason(request, self._rules)
         if refused is not None:
             return self._fail(bind, *refused)
         if request.shape is None:

@@ -25,19 +25,19 @@ __all__ = [
     "BindingWritten",
     "Event",
     "FreshnessSet",
-    "NodeGone",
-    "NodeSeen",
+    "NodeDeleted",
+    "NodeUpdated",
     "NodesListed",
-    "NominationGone",
-    "NominationSeen",
+    "NominationDeleted",
+    "NominationUpdated",
     "NominationsListed",
     "Output",
-    "PendingGone",
+    "PendingDeleted",
     "PendingListed",
-    "PendingSeen",
+    "PendingUpdated",
+    "PodDeleted",
     "PodFetched",
-    "PodGone",
-    "PodSeen",
+    "PodUpdated",
     "PodsListed",
     "PreemptAbandoned",
     "PreemptEvent",
@@ -77,14 +77,14 @@ class RatingsResumed:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeSeen:
+class NodeUpdated:
     """A node as the watch shows it."""
 
     node: NodeFacts
 
 
 @dataclass(frozen=True, slots=True)
-class NodeGone:
+class NodeDeleted:
     """A node is gone."""
 
     name: str
@@ -98,14 +98,14 @@ class NodesListed:
 
 
 @dataclass(frozen=True, slots=True)
-class PodSeen:
+class PodUpdated:
     """An assigned pod as the metadata watch shows it."""
 
     pod: PodFacts
 
 
 @dataclass(frozen=True, slots=True)
-class PodGone:
+class PodDeleted:
     """An assigned pod ended or is gone."""
 
     uid: str
@@ -126,14 +126,14 @@ class PodFetched:
 
 
 @dataclass(frozen=True, slots=True)
-class NominationSeen:
+class NominationUpdated:
     """A pending pod that is nominated to a node, as the watch shows it in full."""
 
     pod: PodObject
 
 
 @dataclass(frozen=True, slots=True)
-class NominationGone:
+class NominationDeleted:
     """The pod is no longer nominated, is bound or is gone."""
 
     uid: str
@@ -147,7 +147,7 @@ class NominationsListed:
 
 
 @dataclass(frozen=True, slots=True)
-class PendingSeen:
+class PendingUpdated:
     """A member of a group without a node, as the watch shows it in full."""
 
     pod: PodObject
@@ -155,7 +155,7 @@ class PendingSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class PendingGone:
+class PendingDeleted:
     """The pod has a node, is gone, or is no member any more."""
 
     uid: str
@@ -277,18 +277,18 @@ class PreemptAbandoned:
 
 
 StateEvent: TypeAlias = (
-    NodeSeen
-    | NodeGone
+    NodeUpdated
+    | NodeDeleted
     | NodesListed
-    | PodSeen
-    | PodGone
+    | PodUpdated
+    | PodDeleted
     | PodsListed
     | PodFetched
-    | NominationSeen
-    | NominationGone
+    | NominationUpdated
+    | NominationDeleted
     | NominationsListed
-    | PendingSeen
-    | PendingGone
+    | PendingUpdated
+    | PendingDeleted
     | PendingListed
     | FreshnessSet
     | TimePassed

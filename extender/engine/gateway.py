@@ -186,11 +186,11 @@ class Gateway:
 
     def _update(self, event: events.StateEvent, cluster: LiveCluster) -> None:  # noqa: C901, PLR0912, PLR0915 - a table
         match event:
-            case events.PodSeen(pod):
-                cluster.pods.see(pod)
+            case events.PodUpdated(pod):
+                cluster.pods.update(pod)
                 self.engine.pod_bound(pod)
-            case events.PodGone(uid):
-                cluster.pods.lose(uid)
+            case events.PodDeleted(uid):
+                cluster.pods.delete(uid)
                 self.engine.pod_ended(uid)
             case events.PodsListed(pods):
                 for uid in cluster.pods.replace(pods):
@@ -201,30 +201,30 @@ class Gateway:
             case events.PodFetched(pod):
                 cluster.pods.read(pod)
                 self._show_read(pod, cluster)
-            case events.NodeSeen(node):
-                cluster.see_node(node)
-            case events.NodeGone(name):
-                cluster.lose_node(name)
+            case events.NodeUpdated(node):
+                cluster.update_node(node)
+            case events.NodeDeleted(name):
+                cluster.delete_node(name)
             case events.NodesListed(nodes):
                 cluster.replace_nodes(nodes)
-            case events.NominationSeen(pod):
+            case events.NominationUpdated(pod):
                 nomination = self._nomination(pod)
                 if nomination is None:
                     cluster.pods.nominations.end(pod.uid)
                 else:
                     cluster.pods.nominations.add(*nomination)
-            case events.NominationGone(uid):
+            case events.NominationDeleted(uid):
                 cluster.pods.nominations.end(uid)
             case events.NominationsListed(pods):
                 nominations = (one for pod in pods if (one := self._nomination(pod)) is not None)
                 cluster.pods.nominations.replace(nominations)
-            case events.PendingSeen(pod, at_s):
+            case events.PendingUpdated(pod, at_s):
                 member = self._waiting(pod)
                 if member is None:
                     self.engine.groups.lose(pod.uid)
                 else:
                     self.engine.groups.see(member, at_s)
-            case events.PendingGone(uid):
+            case events.PendingDeleted(uid):
                 self.engine.groups.depart(uid)
             case events.PendingListed(uids, _):
                 self.engine.groups.keep_listed(uids)

@@ -260,7 +260,7 @@ class Engine:
         self, request: PodRequest, requested: RequestedNodes, now_s: float
     ) -> Answer:
         """The node that is claimed for a member of a group, or why it waits."""
-        if self.binds.came_to_nothing(request):
+        if self.binds.never_commits(request):
             self.groups.failed(request.uid)
         node_index = self.cluster.snapshot.node_index
         found = self._group_filter.answer(request, requested, node_index, now_s)

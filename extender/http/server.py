@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from extender.http.tls import Certificates
     from kube.log import Logger
 
-__all__ = ["GC_THRESHOLDS", "GRACE_S", "Door", "freeze", "listen", "run_until_signal"]
+__all__ = ["GC_THRESHOLDS", "GRACE_S", "Listener", "freeze", "listen", "run_until_signal"]
 
 GC_THRESHOLDS = (50_000, 50, 1_000)
 """A request makes thousands of short-lived objects and no cycles, so collecting often is work for
@@ -49,11 +49,11 @@ _BACKLOG = 128
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class Listener:
     """An application and the socket on which it is served, with TLS if there are certificates."""
 
     app: Callable[..., Awaitable[None]]
-    listener: socket.socket
+    sock: socket.socket
     certificates: Certificates | None = None
 
 
@@ -95,14 +95,14 @@ def freeze() -> None:
 
 
 async def run_until_signal(
-    doors: list[Door],
+    listeners: list[Listener],
     *,
     keep_alive_s: int,
     log: Logger,
     background: Callable[[], Awaitable[None]] | None = None,
     on_end: Callable[[], None] = lambda: None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT; the first door's requests are finished.
+    """Serve until SIGTERM or SIGINT; the first listener's requests are finished.
 
     `on_end` is called before the servers wait for these: it ends responses that have no end, and
     waits that may be ended.
@@ -110,15 +110,15 @@ async def run_until_signal(
     `background` runs as long as the servers do, and is cancelled when they have ended. If it ends
     first, the servers end and its exception is raised.
     """
-    servers = [_Server(_config(door, keep_alive_s=keep_alive_s)) for door in doors]
+    servers = [_Server(_config(one, keep_alive_s=keep_alive_s)) for one in listeners]
     tasks = [
-        asyncio.create_task(server.serve(sockets=[door.listener]))
-        for server, door in zip(servers, doors, strict=True)
+        asyncio.create_task(server.serve(sockets=[one.sock]))
+        for server, one in zip(servers, listeners, strict=True)
     ]
     others = [
-        asyncio.create_task(_follow_files(door.certificates, log))
-        for door in doors
-        if door.certificates is not None
+        asyncio.create_task(_follow_files(one.certificates, log))
+        for one in listeners
+        if one.certificates is not None
     ]
     if background is not None:
         others.append(asyncio.ensure_future(background()))
@@ -139,14 +139,14 @@ async def run_until_signal(
         task.result()
 
 
-def _config(door: Door, *, keep_alive_s: int) -> uvicorn.Config:
-    certificates = door.certificates
+def _config(one: Listener, *, keep_alive_s: int) -> uvicorn.Config:
+    certificates = one.certificates
 
     def tls(_config: uvicorn.Config, _default: Callable[[], SSLContext]) -> SSLContext:
         return cast("Certificates", certificates).server
 
     return uvicorn.Config(
-        door.app,
+        one.app,
         http="httptools",
         ws="none",
         proxy_headers=False,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from extender.observe.event_recorder import Reporter
     from extender.observe.group_metrics import GroupMetrics
     from extender.state import Effect
-    from extender.watch import Feed, InjectedRequests, Prober
+    from extender.watch import InformerSet, InjectedRequests, Prober
     from kube.watch import Counts
 
 __all__ = ["EffectCounts", "LiveMetrics"]
@@ -78,7 +78,7 @@ class LiveMetrics:
     `certificates` are the files of the certificates that this extender shows, by whom to.
     """
 
-    feed: Feed
+    feed: InformerSet
     prober: Prober
     injected: InjectedRequests
     requeuer: Requeuer

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
     from extender.snapshot import NodeIndex
 
-__all__ = ["draw"]
+__all__ = ["sample_candidates"]
 
 _GOLDEN = 0x9E3779B97F4A7C15
 """2^64 / golden ratio, odd: Fibonacci hashing (Knuth, TAOCP 3, 6.4)."""
 
 
-def draw(
+def sample_candidates(
     node_index: NodeIndex,
     positions: NDArray[np.int64],
     places: NDArray[np.int64],

@@ -19,7 +19,7 @@ from zlib import crc32
 
 import numpy as np
 
-from extender.placement.candidates import draw
+from extender.placement.candidates import sample_candidates
 from extender.placement.node_order import TOP_SCORE, Rank, scores
 from extender.placement.rating import Refusal
 from extender.protocol import MAY_PASS, TAKEN, Reason, reason_tail, score_head, score_tail
@@ -100,7 +100,7 @@ def filter_nodes(  # noqa: PLR0913 - what a choice depends on
         places = _places(ranks, len(snapshot.state_numbers))[numbers]
         if free_capacity is not None:
             places = _by_free_capacity(places, free_capacity[positions])
-        positions = draw(
+        positions = sample_candidates(
             snapshot.node_index,
             positions,
             places,

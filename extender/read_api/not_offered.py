@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from extender.engine.events import PendingGone, PendingSeen
+from extender.engine.events import PendingDeleted, PendingUpdated
 from extender.errors import MalformedPod, UserError, WireError
 from extender.protocol import messages, parse_pod
 from kube.errors import Unreadable
@@ -61,9 +61,9 @@ class NotOffered:
     def take(self, event: StateEvent) -> None:
         """Take what the watch of pending pods shows; other events say nothing."""
         match event:
-            case PendingSeen(pod, _):
+            case PendingUpdated(pod, _):
                 self._see(pod)
-            case PendingGone(uid):
+            case PendingDeleted(uid):
                 self._pods.pop(uid, None)
             case _:
                 pass

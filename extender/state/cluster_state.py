@@ -89,7 +89,7 @@ class LiveCluster:
 
     # Inputs. Those of pods are the methods of `pods`.
 
-    def see_node(self, facts: NodeFacts) -> None:
+    def update_node(self, facts: NodeFacts) -> None:
         """A node as it is now. Builds its machine type unless it was offered."""
         old = self._nodes.get(facts.name)
         if old is None or old.fingerprint != fingerprint(facts):
@@ -114,7 +114,7 @@ class LiveCluster:
         self.domains.put(node.name, node.path, is_closed=node.is_unschedulable)
         self.pods.dirty_nodes[node.name] = None
 
-    def lose_node(self, name: str) -> None:
+    def delete_node(self, name: str) -> None:
         """A node is gone. Its pods stay known: it may come back."""
         if self._nodes.pop(name, None) is not None:
             self._generation += len(self._accounts.pop(name))
@@ -127,9 +127,9 @@ class LiveCluster:
         """A complete list: what is not in it is gone."""
         listed = {facts.name: facts for facts in nodes}
         for name in [name for name in self._nodes if name not in listed]:
-            self.lose_node(name)
+            self.delete_node(name)
         for facts in listed.values():
-            self.see_node(facts)
+            self.update_node(facts)
 
     def set_freshness(self, *, is_synced: bool, observed_at_s: float | None) -> None:
         """Whether the watches are complete, and up to when (None: they cannot lag)."""

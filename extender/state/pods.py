@@ -133,12 +133,12 @@ class PodTracker:
 
     # Inputs of the watches.
 
-    def see(self, facts: PodFacts) -> None:
+    def update(self, facts: PodFacts) -> None:
         """An assigned pod that has not ended, by its metadata."""
         pod = self._pods.get(facts.uid)
         plan_hash = None if facts.plan is None else hash(facts.plan)
         if facts.plan is None and not facts.may_request and (pod is None or pod.body is None):
-            self.lose(facts.uid)
+            self.delete(facts.uid)
             return
         is_new = pod is None
         if pod is None:
@@ -165,7 +165,7 @@ class PodTracker:
         if pod.node is None or pod.is_unconfirmed:
             self.probe(pod)
 
-    def lose(self, uid: str) -> None:
+    def delete(self, uid: str) -> None:
         """A pod ended, was deleted, or was never there: its devices are free.
 
         Those of a pod that was removed by force stay with it for a while.
@@ -198,9 +198,9 @@ class PodTracker:
             if pod.stage is PodStage.SEEN and uid not in listed
         ]
         for uid in gone:
-            self.lose(uid)
+            self.delete(uid)
         for facts in listed.values():
-            self.see(facts)
+            self.update(facts)
         return gone
 
     def read(self, pod: PodObject) -> None:

@@ -8,11 +8,11 @@ from extender.watch.node_sync import NodeSink
 from extender.watch.pending_pods import PendingMembers, PendingPods
 from extender.watch.pod_reader import Prober
 from extender.watch.reflectors import Reflectors
-from extender.watch.state_sync import Feed, PodSink
+from extender.watch.state_sync import InformerSet, PodSink
 from extender.watch.watch_log import WatchLog
 
 __all__ = [
-    "Feed",
+    "InformerSet",
     "InjectedRequests",
     "NodeSink",
     "PendingMembers",

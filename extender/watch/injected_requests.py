@@ -18,7 +18,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from extender.engine.events import PodFetched, PodGone, PodSeen, PodsListed
+from extender.engine.events import PodDeleted, PodFetched, PodsListed, PodUpdated
 from extender.state import Probe
 from extender.watch.pod_reader import Prober
 from kube.objects import PodFacts
@@ -81,9 +81,9 @@ class InjectedRequests:
                 listed = {pod.uid for pod in pods}
                 self._requests = {k: one for k, one in self._requests.items() if k in listed}
                 event = PodsListed(tuple([self._checked(pod) for pod in pods]))
-            case PodSeen(pod):
-                event = PodSeen(self._checked(pod))
-            case PodGone(uid):
+            case PodUpdated(pod):
+                event = PodUpdated(self._checked(pod))
+            case PodDeleted(uid):
                 self._requests.pop(uid, None)
             case _:
                 pass  # not of assigned pods
@@ -109,7 +109,7 @@ class InjectedRequests:
         has_request = any(key in pod.body for key in self._keys)
         self._requests[pod.uid] = has_request
         if has_request:
-            self.handle(PodSeen(_facts(pod)))
+            self.handle(PodUpdated(_facts(pod)))
             self.changed()
 
 

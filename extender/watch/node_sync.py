@@ -11,7 +11,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from extender.engine.events import NodeGone, NodeSeen, NodesListed
+from extender.engine.events import NodeDeleted, NodesListed, NodeUpdated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -76,7 +76,7 @@ class NodeSink:
         """Take a node that is new or has changed."""
         if self.machines.unbuilt(one) is None:
             self._waiting.pop(one.name, None)
-            self.handle(NodeSeen(one))
+            self.handle(NodeUpdated(one))
             self.changed()
             return
         self._waiting[one.name] = one
@@ -85,7 +85,7 @@ class NodeSink:
     def gone(self, key: ObjectKey) -> None:
         """A node left."""
         self._waiting.pop(key.name, None)
-        self.handle(NodeGone(key.name))
+        self.handle(NodeDeleted(key.name))
         self.changed()
 
     def unread(self, key: ObjectKey, reason: str) -> None:
@@ -113,7 +113,7 @@ class NodeSink:
             node = self._waiting.get(name)
             if node is not None and self.machines.unbuilt(node) is None:
                 del self._waiting[name]
-                self.handle(NodeSeen(node))
+                self.handle(NodeUpdated(node))
                 self.changed()
 
     async def _build(self, node: NodeFacts) -> None:

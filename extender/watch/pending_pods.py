@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from extender.engine.events import PendingGone, PendingListed, PendingSeen
+from extender.engine.events import PendingDeleted, PendingListed, PendingUpdated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -104,11 +104,11 @@ class PendingSink:
 
     def _see(self, one: PodObject) -> None:
         self.uids[one.uid] = None
-        self._pods.take(PendingSeen(one, self._pods.clock()))
+        self._pods.take(PendingUpdated(one, self._pods.clock()))
 
     def _lose(self, uid: str) -> None:
         self.uids.pop(uid, None)
-        self._pods.take(PendingGone(uid))
+        self._pods.take(PendingDeleted(uid))
 
 
 class PendingMembers:
@@ -121,20 +121,20 @@ class PendingMembers:
     def pick(self, event: StateEvent) -> StateEvent | None:
         """What an event of `PendingPods` says of members; None where that is nothing."""
         match event:
-            case PendingSeen(pod, _) if self._is_member(pod):
+            case PendingUpdated(pod, _) if self._is_member(pod):
                 self._uids.add(pod.uid)
                 return event
-            case PendingSeen(pod, _):
+            case PendingUpdated(pod, _):
                 return self._lose(pod.uid)
-            case PendingGone(uid):
+            case PendingDeleted(uid):
                 return self._lose(uid)
             case PendingListed(uids, at_s):
                 return PendingListed(tuple(uid for uid in uids if uid in self._uids), at_s)
             case _:
                 return event
 
-    def _lose(self, uid: str) -> PendingGone | None:
+    def _lose(self, uid: str) -> PendingDeleted | None:
         if uid not in self._uids:
             return None
         self._uids.remove(uid)
-        return PendingGone(uid)
+        return PendingDeleted(uid)

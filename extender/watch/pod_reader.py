@@ -15,7 +15,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from extender.engine.events import PodFetched, PodGone
+from extender.engine.events import PodDeleted, PodFetched
 from kube.errors import KubeError, Malformed
 from kube.objects import ObjectKey
 
@@ -46,7 +46,7 @@ cannot decode fails so, and always will."""
 class Prober:
     """Takes probes with `request`, reads them in `run`, at most `n_readers` at a time.
 
-    `handle` takes `PodFetched` or `PodGone` for each; `changed` is called after each event.
+    `handle` takes `PodFetched` or `PodDeleted` for each; `changed` is called after each event.
     """
 
     handle: Callable[[StateEvent], None]
@@ -132,7 +132,7 @@ class Prober:
     def _report(self, probe: Probe, pod: PodObject | None) -> None:
         self.n_read += 1
         if pod is None or pod.uid != probe.uid:
-            self.handle(PodGone(probe.uid))
+            self.handle(PodDeleted(probe.uid))
         else:
             self.handle(PodFetched(pod))
         self.changed()

@@ -58,7 +58,7 @@ class Reflectors:
         marks = [key for kind in self.rules.group_kinds for key in GROUP_MARKS[kind]]
         pods = PodSink(
             "assigned_pods",
-            (events.PodsListed, events.PodSeen, events.PodGone),
+            (events.PodsListed, events.PodUpdated, events.PodDeleted),
             take_pods,
             changed=self.changed,
             listed=pods_listed,
@@ -66,7 +66,7 @@ class Reflectors:
         )
         nominated = PodSink(
             "nominated_pods",
-            (events.NominationsListed, events.NominationSeen, events.NominationGone),
+            (events.NominationsListed, events.NominationUpdated, events.NominationDeleted),
             take_nominated,
             changed=self.changed,
             listed=self.changed,

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from kube.objects import ObjectKey
     from kube.watch import Counts, Fault
 
-__all__ = ["Feed", "PodSink", "Watch"]
+__all__ = ["InformerSet", "PodSink", "Watch"]
 
 T = TypeVar("T")
 
@@ -125,7 +125,7 @@ class PodSink(Generic[T]):
 
 
 @dataclass(eq=False)
-class Feed:
+class InformerSet:
     """Runs the watches and the probes, and reports to the state how fresh it is.
 
     `watches` are those of which the state is made; `beside` run too, and hold nothing up but what

@@ -15,17 +15,17 @@ __all__ = ["Backoff"]
 
 
 class Backoff:
-    """Counts failures in a row. `draw` gives numbers in [0, 1).
+    """Counts failures in a row. `jitter` gives numbers in [0, 1).
 
-    >>> backoff = Backoff(first_s=0.1, cap_s=1.0, draw=lambda: 0.0)
+    >>> backoff = Backoff(first_s=0.1, cap_s=1.0, jitter=lambda: 0.0)
     >>> [backoff.next_s() for _ in range(5)]
     [0.05, 0.1, 0.2, 0.4, 0.5]
     """
 
-    def __init__(self, *, first_s: float, cap_s: float, draw: Callable[[], float]) -> None:
+    def __init__(self, *, first_s: float, cap_s: float, jitter: Callable[[], float]) -> None:
         self._first_s = first_s
         self._cap_s = cap_s
-        self._draw = draw
+        self._jitter = jitter
         self.n_failures = 0
 
     def next_s(self, *, retry_after_s: float | None = None) -> float:
@@ -38,8 +38,8 @@ class Backoff:
         full_s = min(self._first_s * (1 << min(self.n_failures, 30)), self._cap_s)
         self.n_failures += 1
         if retry_after_s is not None:
-            return retry_after_s * (1 + self._draw() / 2)
-        return full_s * (1 + self._draw()) / 2
+            return retry_after_s * (1 + self._jitter() / 2)
+        return full_s * (1 + self._jitter()) / 2
 
     def reset(self) -> None:
         """Start from the first delay again, after a success."""

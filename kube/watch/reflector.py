@@ -123,11 +123,11 @@ _TIMING = Timing()
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Time and chance; `draw` gives numbers in [0, 1)."""
+    """Time and chance; `jitter` gives numbers in [0, 1)."""
 
     monotonic: Callable[[], float] = time.monotonic
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    draw: Callable[[], float] = random.random
+    jitter: Callable[[], float] = random.random
 
 
 _CLOCK = Clock()
@@ -169,7 +169,7 @@ class Reflector(Generic[T]):
         self._timing = timing
         self._clock = clock
         self._backoff = Backoff(
-            first_s=timing.first_delay_s, cap_s=timing.cap_delay_s, draw=clock.draw
+            first_s=timing.first_delay_s, cap_s=timing.cap_delay_s, jitter=clock.jitter
         )
         self._version = ""
         self._must_list = True
@@ -284,7 +284,7 @@ class Reflector(Generic[T]):
         if self._must_check:
             await self._check_version()
         timing = self._timing
-        length_s = round(timing.watch_s * (0.9 + 0.2 * self._clock.draw()))
+        length_s = round(timing.watch_s * (0.9 + 0.2 * self._clock.jitter()))
         query = {
             **self._selection(),
             "watch": "true",

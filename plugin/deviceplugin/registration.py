@@ -142,14 +142,14 @@ class Registration:
         on_change: Callable[[RegistrationChange], None],
         known: Callable[[], Awaitable[Mapping[str, AbstractSet[str]] | None]] = _unknown,
         timing: RegistrationTiming = _TIMING,
-        draw: Callable[[], float] = random.random,
+        jitter: Callable[[], float] = random.random,
     ) -> None:
         self._servers = tuple(servers)
         self._path = socket
         self._on_change = on_change
         self._known = known
         self._timing = timing
-        self._draw = draw
+        self._jitter = jitter
         self._phases: dict[str, RegistrationPhase] = {}
 
     @property
@@ -311,7 +311,7 @@ class Registration:
 
     def _backoff(self) -> Backoff:
         timing = self._timing
-        return Backoff(first_s=timing.first_delay_s, cap_s=timing.cap_delay_s, draw=self._draw)
+        return Backoff(first_s=timing.first_delay_s, cap_s=timing.cap_delay_s, jitter=self._jitter)
 
     def _notify(
         self,

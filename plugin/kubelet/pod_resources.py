@@ -88,11 +88,11 @@ class PodResources:
         path: Path,
         *,
         timing: PodResourcesTiming = _TIMING,
-        draw: Callable[[], float] = random.random,
+        jitter: Callable[[], float] = random.random,
     ) -> None:
         self._path = path
         self._timing = timing
-        self._draw = draw
+        self._jitter = jitter
 
     async def read(self) -> PodDevices:
         """All pods that the kubelet lists, and every container's devices.
@@ -151,7 +151,9 @@ class PodResources:
     async def _answer(self, call: Callable[..., Awaitable[Response]]) -> Response:
         """Request until the rate limit allows it, or the time is up."""
         timing = self._timing
-        backoff = Backoff(first_s=timing.first_delay_s, cap_s=timing.cap_delay_s, draw=self._draw)
+        backoff = Backoff(
+            first_s=timing.first_delay_s, cap_s=timing.cap_delay_s, jitter=self._jitter
+        )
         clock = asyncio.get_running_loop().time
         until_s = clock() + timing.deadline_s
         while True:

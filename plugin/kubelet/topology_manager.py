@@ -52,13 +52,13 @@ class TopologyManagerPoller:
         on_settings: Callable[[TopologyManager], None],
         on_error: Callable[[str], None],
         timing: PollerTiming = _TIMING,
-        draw: Callable[[], float] = random.random,
+        jitter: Callable[[], float] = random.random,
     ) -> None:
         self._source = source
         self._on_settings = on_settings
         self._on_error = on_error
         self._timing = timing
-        self._draw = draw
+        self._jitter = jitter
         self._polling: asyncio.Task[None] | None = None
 
     async def poll(self) -> bool:
@@ -83,7 +83,9 @@ class TopologyManagerPoller:
 
     async def _poll_until_answered(self) -> None:
         timing = self._timing
-        backoff = Backoff(first_s=timing.first_delay_s, cap_s=timing.cap_delay_s, draw=self._draw)
+        backoff = Backoff(
+            first_s=timing.first_delay_s, cap_s=timing.cap_delay_s, jitter=self._jitter
+        )
         while not await self.poll():
             delay_s = backoff.next_s()
             await asyncio.sleep(delay_s)

@@ -134,7 +134,7 @@ _PACE = WriteTiming()
 class Publisher:
     """The annotations of our Node, whose name is `node`. `run` until cancelled.
 
-    `emit` reports what happens, for logs and metrics; `draw` gives numbers in [0, 1). `on_found`
+    `emit` reports what happens, for logs and metrics; `jitter` gives numbers in [0, 1). `on_found`
     gets the report that the Node carries when it is first seen, if it has one.
     """
 
@@ -147,7 +147,7 @@ class Publisher:
         on_found: Callable[[DevicesReport], None] = lambda _: None,
         pace: WriteTiming = _PACE,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        draw: Callable[[], float] = random.random,
+        jitter: Callable[[], float] = random.random,
     ) -> None:
         self._api = api
         self._node = node
@@ -155,8 +155,10 @@ class Publisher:
         self._on_found = on_found
         self._sleep = sleep
         self._pace = pace
-        self._backoff = Backoff(first_s=pace.first_delay_s, cap_s=pace.cap_delay_s, draw=draw)
-        self._refusals = Backoff(first_s=pace.refused_first_s, cap_s=pace.refused_cap_s, draw=draw)
+        self._backoff = Backoff(first_s=pace.first_delay_s, cap_s=pace.cap_delay_s, jitter=jitter)
+        self._refusals = Backoff(
+            first_s=pace.refused_first_s, cap_s=pace.refused_cap_s, jitter=jitter
+        )
         self._wanted: _Wanted | None = None
         self._shown: Mapping[str, str] | None = None
         self.was_found = False

@@ -17,7 +17,7 @@ from extender.http.verbs import Dependencies
 from extender.protocol import Outcome, Verb
 from extender.runtime import STALE
 from extender.state import DeviceState
-from extender.watch import Feed
+from extender.watch import InformerSet
 from tests.docs.markdown import ROOT, section
 from tests.docs.metrics_table import (
     extender_metrics,
@@ -123,7 +123,9 @@ def test_every_answer_of_readyz_is_explained(is_synced, opened, shown):
     """Whoever reads a 503 looks it up here, word for word but for its figures and names."""
     nothing: Any = None
     prober: Any = SimpleNamespace(open=frozenset(opened))
-    feed = Feed(nothing, prober, lambda: (), nothing, nothing, lambda _: False, nothing, nothing)
+    feed = InformerSet(
+        nothing, prober, lambda: (), nothing, nothing, lambda _: False, nothing, nothing
+    )
     feed.handle = lambda _: None
     feed.clock = SteadyClock()
     feed.watches = tuple(

@@ -117,7 +117,7 @@ def look(base: str, pods: list[dict[str, Any]]) -> None:
         placed = {one["metadata"]["name"]: one for one in pods if one["spec"].get("nodeName")}
         assert sorted(placed) == ["pair", "train", "whole"]
         see_cluster(browser, base, placed)
-        see_node(browser, base, placed)
+        update_node(browser, base, placed)
         see_pod(browser, base, placed["train"])
         see_waiting(browser, base, next(one for one in pods if one not in placed.values()))
         page = opened(browser, base, "what-if", "would be placed")
@@ -146,7 +146,7 @@ def see_cluster(browser: Browser, base: str, placed: dict[str, Any]) -> None:
         expect(page.locator(f'[data-node="{node}"] > .free')).to_have_text(says)
 
 
-def see_node(browser: Browser, base: str, placed: dict[str, Any]) -> None:
+def update_node(browser: Browser, base: str, placed: dict[str, Any]) -> None:
     """The pods of a node, each device with the id of the plan."""
     train = placed["train"]
     page = opened(browser, base, f"node/{train['spec']['nodeName']}", "default/train")

@@ -18,7 +18,7 @@ from fastapi import FastAPI
 from starlette.responses import Response
 
 from extender.http import server
-from extender.http.server import GC_THRESHOLDS, Door, freeze, listen, run_until_signal
+from extender.http.server import GC_THRESHOLDS, Listener, freeze, listen, run_until_signal
 from extender.http.tls import Certificates
 from extender.http.verbs import add_verb
 from extender.protocol import Answer, Outcome, Reason, Verb
@@ -91,7 +91,7 @@ def url(listener: socket.socket, scheme: str = "http") -> str:
 
 
 def serve(
-    doors: list[Door], meanwhile: Callable[[], Awaitable[None]], log: Log, **more: Any
+    listeners: list[Listener], meanwhile: Callable[[], Awaitable[None]], log: Log, **more: Any
 ) -> None:
     """Serve until `meanwhile` has ended, then SIGTERM."""
 
@@ -104,7 +104,7 @@ def serve(
     async def go() -> None:
         acting = asyncio.create_task(act())
         async with asyncio.timeout(SOON_S):
-            await run_until_signal(doors, keep_alive_s=120, log=log, **more)
+            await run_until_signal(listeners, keep_alive_s=120, log=log, **more)
         await acting
 
     before = signal.getsignal(signal.SIGTERM)
@@ -156,7 +156,7 @@ def test_a_rotated_certificate_needs_no_restart(tmp_path, listener, monkeypatch)
     files = issue(tmp_path / "server", by)
     mine = issue(tmp_path / "client", by)
     where = url(listener, "https")
-    serve([Door(hello(), listener, Certificates(files))], go, log)
+    serve([Listener(hello(), listener, Certificates(files))], go, log)
     assert log.events[0] == "certificates_changed"
 
 
@@ -179,7 +179,7 @@ def test_a_broken_rotation_is_logged_once(tmp_path, listener, monkeypatch):
     certificates = Certificates(files)
     looked = mock.Mock(wraps=certificates.reload)
     monkeypatch.setattr(certificates, "reload", looked)
-    serve([Door(hello(), listener, certificates)], go, log)
+    serve([Listener(hello(), listener, certificates)], go, log)
     assert log.events[1] == "certificates_changed"
 
 
@@ -195,8 +195,8 @@ def test_health_is_plain_beside_tls(tmp_path, listener, other_listener):
                 await get(kubelet, url(listener, "https"))
 
     certificates = Certificates(issue(tmp_path, authority()))
-    doors = [Door(hello(), listener, certificates), Door(hello(), other_listener)]
-    serve(doors, go, Log())
+    listeners = [Listener(hello(), listener, certificates), Listener(hello(), other_listener)]
+    serve(listeners, go, Log())
 
 
 def echo(body: bytes | None) -> Answer:
@@ -253,7 +253,7 @@ def test_the_verbs_keep_their_connection(listener, sent, expected):
 
     app = hello()
     add_verb(app, "/verb", echo, body_limit_bytes=10)
-    serve([Door(app, listener)], go, Log())
+    serve([Listener(app, listener)], go, Log())
 
 
 def test_what_is_under_way_at_the_end_is_answered(listener):
@@ -272,7 +272,7 @@ def test_what_is_under_way_at_the_end_is_answered(listener):
             assert (await call).text == "hello"
 
     began, may_end = asyncio.Event(), asyncio.Event()
-    serve([Door(hello(act), listener)], go, Log())
+    serve([Listener(hello(act), listener)], go, Log())
 
 
 def test_what_runs_beside_ends_with_the_servers(listener):
@@ -290,7 +290,7 @@ def test_what_runs_beside_ends_with_the_servers(listener):
 
     began = asyncio.Event()
     ended: list[bool] = []
-    serve([Door(hello(), listener)], go, Log(), background=beside)
+    serve([Listener(hello(), listener)], go, Log(), background=beside)
     assert ended == [True]
 
 
@@ -303,7 +303,7 @@ def test_a_fault_beside_ends_the_servers(listener):
 
     async def go() -> None:
         await run_until_signal(
-            [Door(hello(), listener)], keep_alive_s=1, log=Log(), background=beside
+            [Listener(hello(), listener)], keep_alive_s=1, log=Log(), background=beside
         )
 
     with pytest.raises(RuntimeError, match="bug"):

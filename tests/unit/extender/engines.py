@@ -23,7 +23,7 @@ from extender.engine.events import (
     NodesListed,
     NominationsListed,
     PendingListed,
-    PodGone,
+    PodDeleted,
     PodsListed,
 )
 from extender.protocol import Answer, Verb
@@ -152,7 +152,7 @@ class SteppedEngine(Engine):
 
     def end(self, uid: str) -> None:
         """The watch no longer shows the pod."""
-        self.gateway.handle(PodGone(uid))
+        self.gateway.handle(PodDeleted(uid))
 
     def read_pod(self, namespace: str, name: str) -> bytes | None:
         """A pod that filter was called for, with its node and plan."""
@@ -241,7 +241,7 @@ def report_devices(
     gpus = zip(node.topology.gpus, node.ids, strict=True)
     topology = replace(node.topology, gpus=tuple(replace(gpu, uuid=one) for gpu, one in gpus))
     holds = (hold("x", *held),) if held else ()
-    cluster.see_node(
+    cluster.update_node(
         NodeFacts(
             name=node.name,
             uid=f"uid-{node.name}",

@@ -34,7 +34,7 @@ def live(*nodes: NodeFacts, resources: tuple[str, ...] = (GPU,)) -> LiveCluster:
     cluster = LiveCluster(resources, demand=DEFAULT_DEMAND)
     cluster.reader.offer_machine(_BUILT)
     for one in nodes:
-        cluster.see_node(one)
+        cluster.update_node(one)
     cluster.set_freshness(is_synced=True, observed_at_s=0.0)
     return cluster
 

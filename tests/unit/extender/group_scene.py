@@ -17,9 +17,9 @@ from extender.engine.events import (
     FreshnessSet,
     NodesListed,
     NominationsListed,
-    PendingGone,
+    PendingDeleted,
     PendingListed,
-    PendingSeen,
+    PendingUpdated,
     PodsListed,
     RequeueDue,
     TimePassed,
@@ -108,11 +108,11 @@ class GroupScene:
     def see(self, *uids: str, **fields: Any) -> None:
         """The watch shows members."""
         for uid in uids:
-            self.gateway.handle(PendingSeen(self.pending(uid, **fields), self.now_s))
+            self.gateway.handle(PendingUpdated(self.pending(uid, **fields), self.now_s))
 
-    def seen(self, one: PodObject, **changes: Any) -> PendingSeen:
+    def seen(self, one: PodObject, **changes: Any) -> PendingUpdated:
         """The watch shows a pod that has changed."""
-        return PendingSeen(replace(one, **changes), self.now_s)
+        return PendingUpdated(replace(one, **changes), self.now_s)
 
     def relist(self, *uids: str, **fields: Any) -> None:
         """The watch lists these members, and no others."""
@@ -122,7 +122,7 @@ class GroupScene:
     def lose(self, *uids: str) -> None:
         """Pods without a node are gone, or have one."""
         for uid in uids:
-            self.gateway.handle(PendingGone(uid))
+            self.gateway.handle(PendingDeleted(uid))
 
     def filter(self, uid: str, *names: str, **fields: Any) -> Answer:
         """kube-scheduler tries a member."""

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, TypeAlias
 from extender.bind import WriteResult
 from extender.engine.events import (
     Event,
-    PendingGone,
+    PendingDeleted,
     PendingListed,
-    PendingSeen,
+    PendingUpdated,
+    PodDeleted,
     PodFetched,
-    PodGone,
-    PodSeen,
     PodsListed,
+    PodUpdated,
 )
 from kube.objects import PodFacts, read_pod
 from tests.unit.extender.api_server import FakeApiServer
@@ -44,16 +44,16 @@ class LateServer:
     def show(self, pod: FakePod) -> None:
         """A new pod."""
         whole = read_pod(json.loads(pod.as_json()))
-        self.pending.append(lambda now_s: PendingSeen(whole, now_s))
+        self.pending.append(lambda now_s: PendingUpdated(whole, now_s))
 
     def delete(self, pod: FakePod) -> None:
         """A client deletes a pod."""
         del self.api.pods[f"default/{pod.content['metadata']['name']}"]
         uid = pod.uid
         if pod.node is None:
-            self.pending.append(lambda _: PendingGone(uid))
+            self.pending.append(lambda _: PendingDeleted(uid))
         else:
-            self.assigned.append(lambda _: PodGone(uid))
+            self.assigned.append(lambda _: PodDeleted(uid))
 
     def write(self, step: WriteBinding) -> Written:
         """A Binding, and what the watches show of it."""
@@ -61,8 +61,8 @@ class LateServer:
         if written.result is WriteResult.ACCEPTED:
             pod = self.api.pods[f"{step.namespace}/{step.name}"]
             facts, uid = _facts(pod), pod.uid
-            self.assigned.append(lambda _: PodSeen(facts))
-            self.pending.append(lambda _: PendingGone(uid))
+            self.assigned.append(lambda _: PodUpdated(facts))
+            self.pending.append(lambda _: PendingDeleted(uid))
         return written
 
     def lists(self, now_s: float) -> tuple[Event, ...]:
@@ -72,7 +72,7 @@ class LateServer:
         pods = self.api.pods.values()
         assigned = tuple(_facts(one) for one in pods if one.node is not None)
         waiting = [read_pod(json.loads(one.as_json())) for one in pods if one.node is None]
-        seen = (PendingSeen(one, now_s) for one in waiting)
+        seen = (PendingUpdated(one, now_s) for one in waiting)
         listed = PendingListed(tuple(one.uid for one in waiting), now_s)
         return PodsListed(assigned), *seen, listed
 
@@ -80,7 +80,7 @@ class LateServer:
         """A pod that is looked for."""
         pod = self.api.pods.get(f"{probe.namespace}/{probe.name}")
         if pod is None or pod.uid != probe.uid:
-            return PodGone(probe.uid)
+            return PodDeleted(probe.uid)
         return PodFetched(read_pod(json.loads(pod.as_json())))
 
 

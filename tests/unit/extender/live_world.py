@@ -23,10 +23,10 @@ from extender.engine.events import (
     FreshnessSet,
     NodesListed,
     NominationsListed,
+    PodDeleted,
     PodFetched,
-    PodGone,
-    PodSeen,
     PodsListed,
+    PodUpdated,
     TimePassed,
     VerbCalled,
 )
@@ -218,7 +218,7 @@ class LiveWorld:
             del self.server.pods[f"default/{pod.content['metadata']['name']}"]
             if pod.node is not None:
                 uid = pod.uid
-                self._events.append(lambda: self.gateway.handle(PodGone(uid)))
+                self._events.append(lambda: self.gateway.handle(PodDeleted(uid)))
 
     # How it ends.
 
@@ -263,7 +263,7 @@ class LiveWorld:
         if written.result is WriteResult.ACCEPTED:
             self.accepted.add((step.uid, step.node))
             facts = self._facts(self.server.pods[f"{step.namespace}/{step.name}"])
-            self._events.append(lambda: self.gateway.handle(PodSeen(facts)))
+            self._events.append(lambda: self.gateway.handle(PodUpdated(facts)))
         return written
 
     def _facts(self, pod: FakePod) -> PodFacts:
@@ -277,7 +277,7 @@ class LiveWorld:
     def _probe(self, probe: Probe) -> None:
         pod = self.server.pods.get(f"{probe.namespace}/{probe.name}")
         if pod is None or pod.uid != probe.uid:
-            self.gateway.handle(PodGone(probe.uid))
+            self.gateway.handle(PodDeleted(probe.uid))
         else:
             self.gateway.handle(PodFetched(read_pod(json.loads(pod.as_json()))))
 

@@ -58,7 +58,7 @@ class Log:
 
 def backoff() -> Backoff:
     """Delays of 0.05 s, 0.1 s, ..., 0.5 s: nothing is drawn."""
-    return Backoff(first_s=0.1, cap_s=1.0, draw=lambda: 0.0)
+    return Backoff(first_s=0.1, cap_s=1.0, jitter=lambda: 0.0)
 
 
 def pod_object(

@@ -33,7 +33,7 @@ from topology.cli.program import version
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from extender.http.server import Door
+    from extender.http.server import Listener
     from kube.log import Logger
 
 CLUSTER = "1x dgx-1-v100, 1x 8x-l4"
@@ -55,7 +55,7 @@ def run(*words: str) -> Done:
 
 
 async def serve_briefly(
-    doors: list[Door],
+    doors: list[Listener],
     *,
     keep_alive_s: int,
     log: Logger,
@@ -378,7 +378,7 @@ def test_idle_connections_outlive_the_schedulers(monkeypatch, words, seconds):
     """kube-scheduler drops them after 90 s and does not retry on one that we dropped first."""
     served: list[int] = []
 
-    async def keep(doors: list[Door], *, keep_alive_s: int, **_others: object) -> None:
+    async def keep(doors: list[Listener], *, keep_alive_s: int, **_others: object) -> None:
         served.append(keep_alive_s)
         assert len(doors) == 1
 

@@ -61,7 +61,7 @@ def test_a_node_that_names_far_more_gpus_than_it_has_is_not_rated_by_them(monkey
     cluster = live(node("n1"))
     monkeypatch.setattr(machine_types, "build_machine", None)
     text = topology_text("n2", machine=wide(256))
-    cluster.see_node(node("n2", topology=text, allocatable={GPU: 8}, capacity={GPU: 8}))
+    cluster.update_node(node("n2", topology=text, allocatable={GPU: 8}, capacity={GPU: 8}))
     one = Engine(cluster, RULES)
     anything, strict = pod(4), pod(4, affinity="nvlink", policy="required")
     answer = json.loads(one.answer(Verb.FILTER, args(anything, ["n1", "n2"]), 0.0).body)

@@ -19,10 +19,10 @@ from extender.engine.events import (
     FreshnessSet,
     NodesListed,
     NominationsListed,
+    PodDeleted,
     PodFetched,
-    PodGone,
-    PodSeen,
     PodsListed,
+    PodUpdated,
     PreemptRequested,
     RequeueDue,
     VerbCalled,
@@ -102,11 +102,11 @@ def test_pods_of_both_resources_are_bound_beside_each_other(scene):
     assert scene.named("g2", 1, GPU) == ["mixed-b", "plain"]
     assert scene.named("m2", 1, MIG) == ["mixed-a", "mixed-b"]
     assert scene.named("m3", 2, MIG) == ["mixed-b"]
-    scene.gateway.handle(PodSeen(facts("m")))
+    scene.gateway.handle(PodUpdated(facts("m")))
     body = content("m", 2, resource=MIG)
     scene.gateway.handle(PodFetched(whole("m", "mixed-a", body=body)))
     assert scene.named("m3", 2, MIG) == ["mixed-b"]
-    scene.gateway.handle(PodGone("m"))
+    scene.gateway.handle(PodDeleted("m"))
     assert scene.named("m3", 2, MIG) == ["mixed-a", "mixed-b"]
 
 
@@ -118,7 +118,7 @@ def test_a_pod_of_partitions_is_woken_when_some_come_free(scene):
         scene.bind(f"g{i}", 4, GPU, on)
     assert scene.named("waits", 1, MIG) == scene.named("stays", 1, GPU) == []
     scene.gateway.handle(RequeueDue(1.5))
-    scene.gateway.handle(PodGone("m1"))
+    scene.gateway.handle(PodDeleted("m1"))
     woken = [scene.gateway.handle(RequeueDue(now_s)) for now_s in (2.0, 3.0)]
     assert [one.uid for found in woken for one in found] == ["waits"]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from extender.decision_log.replay import replay
-from extender.engine.events import NodeSeen, VerbCalled
+from extender.engine.events import NodeUpdated, VerbCalled
 from extender.protocol import Verb
 from extender.what_if import Simulation, add_nodes, kinds_by_name, name_pods, read_pods
 from tests.unit.extender.engines import answer_of, bind, engine, names
@@ -176,6 +176,6 @@ def test_a_drained_leaf_does_not_count_as_empty():
 
     assert best_of_them() == ["a0"]
     for i in (1, 2, 3):
-        scene.gateway.handle(NodeSeen(leaf(f"a{i}", "A")))
+        scene.gateway.handle(NodeUpdated(leaf(f"a{i}", "A")))
     assert best_of_them() == ["b0", "b1"]
     assert replay(scene.lines).difference is None

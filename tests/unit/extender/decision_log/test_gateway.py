@@ -19,16 +19,16 @@ from extender.engine.events import (
     BindPodRead,
     BindRequested,
     FreshnessSet,
-    NodeGone,
-    NodeSeen,
+    NodeDeleted,
     NodesListed,
-    NominationGone,
-    NominationSeen,
+    NodeUpdated,
+    NominationDeleted,
     NominationsListed,
+    NominationUpdated,
+    PodDeleted,
     PodFetched,
-    PodGone,
-    PodSeen,
     PodsListed,
+    PodUpdated,
     PreemptAbandoned,
     PreemptNodesRead,
     PreemptRequested,
@@ -135,21 +135,21 @@ def test_a_bound_pod_is_known_before_the_watch_shows_it(scene):
 def test_the_feed_reaches_the_cluster(scene):
     """Nodes and pods come and go."""
     gateway, cluster = scene.gateway, scene.gateway.cluster
-    gateway.handle(PodSeen(facts("a", plan_of("n1", *ids("n1", 0, 1)))))
+    gateway.handle(PodUpdated(facts("a", plan_of("n1", *ids("n1", 0, 1)))))
     assert free(cluster, "n1") == "0011"
-    gateway.handle(PodGone("a"))
+    gateway.handle(PodDeleted("a"))
     assert free(cluster, "n1") == "1111"
-    gateway.handle(PodSeen(facts("b")))
+    gateway.handle(PodUpdated(facts("b")))
     gateway.handle(PodFetched(whole("b", "n2", 1, *ids("n2", 3))))
     assert free(cluster, "n2") == "1110"
-    gateway.handle(NodeSeen(node("n3")))
-    gateway.handle(NodeGone("n2"))
+    gateway.handle(NodeUpdated(node("n3")))
+    gateway.handle(NodeDeleted("n2"))
     assert list(cluster.snapshot.nodes) == ["n1", "n3"]
     gateway.handle(PodsListed((facts("c", plan_of("n1", *ids("n1", 0, 1, 2, 3))),)))
     assert free(cluster, "n1") == "0000"
 
 
-@pytest.mark.parametrize("end", [PodGone("u1"), PodsListed(())], ids=["gone", "not listed"])
+@pytest.mark.parametrize("end", [PodDeleted("u1"), PodsListed(())], ids=["gone", "not listed"])
 def test_a_pod_that_ended_leaves_no_bind_unsettled(scene, end):
     """However its end is noticed: its write can no longer succeed."""
     gateway = scene.gateway
@@ -157,7 +157,7 @@ def test_a_pod_that_ended_leaves_no_bind_unsettled(scene, end):
     step = gateway.handle(BindRequested(BindCall.decode(binding("u1", "n1")), 1.0))
     gateway.handle(BindAbandoned(step, "out of time", 1.0))
     assert gateway.engine.binds.n_unsettled == 1
-    gateway.handle(PodSeen(facts("u1", plan_of("n1", *ids("n1", 0, 1, 2, 3)))))
+    gateway.handle(PodUpdated(facts("u1", plan_of("n1", *ids("n1", 0, 1, 2, 3)))))
     gateway.handle(end)
     assert gateway.engine.binds.n_unsettled == 0
 
@@ -165,14 +165,14 @@ def test_a_pod_that_ended_leaves_no_bind_unsettled(scene, end):
 def test_a_nomination_keeps_devices_for_its_pod(scene):
     """Its own filter call sees them free, another pod's does not."""
     gateway = scene.gateway
-    gateway.handle(NominationSeen(nominated("u1", "n1", 4)))
+    gateway.handle(NominationUpdated(nominated("u1", "n1", 4)))
     assert scene.filter(4, "u2", "n1").outcome is Outcome.REFUSED
     assert scene.filter(4, "u1", "n1").outcome is Outcome.OK
     scores = json.loads(
         gateway.handle(VerbCalled(Verb.PRIORITIZE, args(pod(4, uid="u1"), ["n1"]), 1.0)).body
     )
     assert scores[0]["Score"] > 0
-    gateway.handle(NominationGone("u1"))
+    gateway.handle(NominationDeleted("u1"))
     assert scene.filter(4, "u2", "n1").outcome is Outcome.OK
     gateway.handle(NominationsListed((nominated("u3", "n1", 4), nominated("u4", None))))
     assert scene.filter(4, "u2", "n1").outcome is Outcome.REFUSED
@@ -191,8 +191,8 @@ def test_a_nomination_keeps_devices_for_its_pod(scene):
 )
 def test_a_pod_that_waits_for_nothing_has_no_nomination(scene, spoilt):
     """What was claimed for it is free again."""
-    scene.gateway.handle(NominationSeen(nominated("u1", "n1", 4)))
-    scene.gateway.handle(NominationSeen(spoilt))
+    scene.gateway.handle(NominationUpdated(nominated("u1", "n1", 4)))
+    scene.gateway.handle(NominationUpdated(spoilt))
     assert free(scene.gateway.cluster, "n1") == "1111"
 
 
@@ -201,7 +201,7 @@ def test_a_pod_that_the_watch_shows_bound_leaves_the_unschedulable_pool(scene):
     scene.filter(8, "u1")
     scene.filter(8, "u2")
     assert scene.gateway.engine.unschedulable.n_pods == 2
-    scene.gateway.handle(PodSeen(facts("u1")))
+    scene.gateway.handle(PodUpdated(facts("u1")))
     scene.gateway.handle(PodsListed((facts("u2"),)))
     assert scene.gateway.engine.unschedulable.n_pods == 0
 
@@ -211,7 +211,7 @@ def test_a_pod_that_fits_again_is_woken(scene):
     scene.bind(4, "u1", "n1")
     scene.gateway.handle(RequeueDue(1.0))
     assert scene.filter(4, "u2", "n1").outcome is Outcome.REFUSED
-    scene.gateway.handle(PodGone("u1"))
+    scene.gateway.handle(PodDeleted("u1"))
     assert scene.gateway.handle(RequeueDue(2.0)) == ()
     assert scene.gateway.handle(RequeueDue(2.5)) == (Requeue("default", "pod-u2", "u2", ""),)
     scene.gateway.handle(RequeueDropped("u2"))
@@ -283,11 +283,11 @@ def busy() -> Scene:
     """A run with every kind of input and answer."""
     scene = Scene()
     gateway = scene.gateway
-    gateway.handle(NodeSeen(node("n3", topology=None)))
-    gateway.handle(NodeGone("n3"))
-    gateway.handle(NominationSeen(nominated("u9", "n2", 1)))
+    gateway.handle(NodeUpdated(node("n3", topology=None)))
+    gateway.handle(NodeDeleted("n3"))
+    gateway.handle(NominationUpdated(nominated("u9", "n2", 1)))
     scene.bind(2, "u1", "n1")
-    gateway.handle(PodSeen(facts("u1", plan_of("n1", *ids("n1", 0, 1)))))
+    gateway.handle(PodUpdated(facts("u1", plan_of("n1", *ids("n1", 0, 1)))))
     gateway.handle(PreemptAbandoned(preempting_again(scene), "late", 3.0))
     scene.filter(4, "u2")
     step = gateway.handle(BindRequested(BindCall.decode(binding("u3", "n2")), 4.0))
@@ -303,11 +303,11 @@ def busy() -> Scene:
     gateway.handle(PodFetched(whole("u4", "n2", 1, *ids("n2", 3))))
     gateway.handle(RequeueDue(6.0))
     for uid in ("u1", "x", "y"):
-        gateway.handle(PodGone(uid))
+        gateway.handle(PodDeleted(uid))
     gateway.handle(RequeueDue(7.0))
     gateway.handle(RequeueDue(8.0))
     gateway.handle(RequeueDropped("u2"))
-    gateway.handle(NominationGone("u9"))
+    gateway.handle(NominationDeleted("u9"))
     gateway.handle(FreshnessSet(is_synced=True, observed_at_s=100.0))
     gateway.handle(TimePassed(100.0))
     gateway.handle(VerbCalled(Verb.PRIORITIZE, b"\xff", 9.0))
@@ -422,9 +422,9 @@ def test_what_the_log_does_not_hold_changes_nothing():
         lambda: scene.gateway.handle(VerbCalled(Verb.EXPLAIN, json.dumps(pod(2)).encode(), 1.0)),
     ]
     for i in range(12):
-        scene.gateway.handle(PodSeen(facts(f"p{i % 3}", plan_of("n1", *ids("n1", i % 4)))))
+        scene.gateway.handle(PodUpdated(facts(f"p{i % 3}", plan_of("n1", *ids("n1", i % 4)))))
         reads[i % 4]()
-        scene.gateway.handle(PodGone(f"p{(i + 1) % 3}"))
+        scene.gateway.handle(PodDeleted(f"p{(i + 1) % 3}"))
         scene.filter(1 + i % 4, f"u{i}")
     assert replay(scene.lines).difference is None
 
@@ -459,7 +459,7 @@ def at(lines: list[str], name: str, /, **fields: object) -> list[str]:
     [
         ("BindingWritten", {"output": {"outcome": "failed"}}, "outcome"),
         ("BindRequested", {"output": {"bind_id": 99}}, "bind_id"),
-        ("PodSeen", {"output": {"uid": "x"}}, "output"),
+        ("PodUpdated", {"output": {"uid": "x"}}, "output"),
     ],
 )
 def test_a_step_that_goes_otherwise_is_shown(name, fields, differs):
@@ -486,13 +486,13 @@ def test_a_wake_that_goes_otherwise_is_shown():
     ("spoil", "message"),
     [
         pytest.param(
-            lambda lines: at(lines, "PodSeen", name="GhostSeen"),
+            lambda lines: at(lines, "PodUpdated", name="GhostSeen"),
             "event is 'GhostSeen', expected one of: Bind",
             id="an unknown input",
         ),
         pytest.param(
-            lambda lines: at(lines, "PodSeen", input={"pod": {"uid": 5}}),
-            "input of PodSeen: pod.uid is 5, expected a string",
+            lambda lines: at(lines, "PodUpdated", input={"pod": {"uid": 5}}),
+            "input of PodUpdated: pod.uid is 5, expected a string",
             id="an input of another form",
         ),
         pytest.param(
@@ -533,7 +533,7 @@ def test_without_a_log_nothing_is_recorded():
     """The normal case: inputs are coalesced and nothing is encoded."""
     cluster = LiveCluster(RULES.resources, demand=RULES.demand)
     gateway = Gateway(Engine(cluster, RULES))
-    gateway.handle(NodeSeen(node("n1")))
+    gateway.handle(NodeUpdated(node("n1")))
     gateway.handle(FreshnessSet(is_synced=True, observed_at_s=0.0))
     assert gateway.engine.is_ready(1.0)
     assert gateway.handle(RequeueDue(1.0)) == ()
@@ -544,7 +544,7 @@ def test_a_bound_pod_is_explained_by_what_it_has(scene):
     gateway = scene.gateway
     scene.bind(1, "u0", "n1")
     plan = plan_of("n1", *ids("n1", 1, 2))
-    gateway.handle(PodSeen(facts("u1", plan)))
+    gateway.handle(PodUpdated(facts("u1", plan)))
     content = pod(2, uid="u1")
     content["spec"]["nodeName"] = "n1"
     content["metadata"]["annotations"][names.PLAN] = encode_plan(plan)

@@ -11,7 +11,7 @@ import pytest
 from extender.decision_log import DecisionLog
 from extender.decision_log.replay import Replayed, replay
 from extender.engine import Gateway, make_engine
-from extender.engine.events import PodGone, VerbCalled
+from extender.engine.events import PodDeleted, VerbCalled
 from extender.errors import DecisionLogError
 from extender.protocol import Verb
 from tests.unit.extender.engines import RULES, bind_at_once, see_cluster, spec
@@ -40,7 +40,7 @@ def recorded(n_runs: int = 1) -> list[str]:
             call(Verb.PRIORITIZE, body, i)
             if fitting:
                 bind_at_once(gateway, binding(uid, rng.choice(fitting)), i + 0.5)
-            gateway.handle(PodGone(f"u{rng.randrange(i + 1)}"))
+            gateway.handle(PodDeleted(f"u{rng.randrange(i + 1)}"))
         call(Verb.FILTER, b"\xff{", 99.0)
         call(Verb.PRIORITIZE, b"{}", 99.0)
     return file.getvalue().splitlines()

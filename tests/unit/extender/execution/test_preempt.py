@@ -86,7 +86,7 @@ def dependencies(gateway: Gateway, api: Api, **more: Any) -> PreemptDependencies
         "is_ready": lambda: True,
         "clock": lambda: 5.0,
         "timer": asyncio.get_running_loop().time,
-        "backoff": lambda: Backoff(first_s=0.1, cap_s=1.0, draw=lambda: 0.0),
+        "backoff": lambda: Backoff(first_s=0.1, cap_s=1.0, jitter=lambda: 0.0),
         "sleep": lambda _: asyncio.sleep(0),
     }
     return PreemptDependencies(gateway.handle, api, **fields | more)

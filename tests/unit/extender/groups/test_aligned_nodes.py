@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from extender.bind import HoldBind, WriteBinding
 from extender.decision_log.replay import replay
-from extender.engine.events import BindHeld, PodGone, PodSeen
+from extender.engine.events import BindHeld, PodDeleted, PodUpdated
 from tests.unit.extender.feeds import facts, plan_of, report
 from tests.unit.extender.group_scene import GroupScene, all_bound
 from tests.unit.extender.live_world import node_facts
@@ -58,12 +58,12 @@ def test_binds_wait_for_those_that_were_planned_before_them():
 def test_what_a_member_gets_is_chosen_when_it_is_bound():
     """A pod that ended since the claim turns the kubelet to the other NUMA node."""
     scene = aligned()
-    scene.gateway.handle(PodSeen(facts("x", plan_of(NODE, f"{NODE}-0"))))
+    scene.gateway.handle(PodUpdated(facts("x", plan_of(NODE, f"{NODE}-0"))))
     scene.see("a", size=1)
     scene.filter("a", size=1)
     scene.woken()
     assert scene.groups.claim("a").ids == tuple(f"{NODE}-{i}" for i in range(4, 8))
-    scene.gateway.handle(PodGone("x"))
+    scene.gateway.handle(PodDeleted("x"))
     hold = scene.begin("a", str(scene.node_of("a", size=1)))
     write = scene.gateway.handle(BindHeld(hold, scene.now_s))
     assert isinstance(write, WriteBinding)

@@ -8,9 +8,9 @@ from extender.bind import HoldBind, WriteBinding
 from extender.decision_log.replay import replay
 from extender.engine.events import (
     BindHeld,
-    NodeGone,
-    PodGone,
-    PodSeen,
+    NodeDeleted,
+    PodDeleted,
+    PodUpdated,
 )
 from extender.protocol import Outcome, Reason
 from tests.unit.extender.feeds import facts, ids, plan_of
@@ -162,7 +162,7 @@ def test_after_some_plans_that_could_not_be_followed_all_is_given_back(scene):
 def test_a_node_that_is_gone_is_no_claim(scene):
     """Filter does not name it, and the member is planned elsewhere."""
     nodes = claim_all(scene, "a", "b")
-    scene.gateway.handle(NodeGone(nodes["a"]))
+    scene.gateway.handle(NodeDeleted(nodes["a"]))
     assert scene.filter("a").reason is Reason.GROUP_PLACING
     scene.woken()
     assert scene.node_of("a") not in {None, nodes["a"]}
@@ -192,7 +192,7 @@ def test_a_required_domain_is_kept(scene, size, domain, reason):
 
 def test_a_group_that_found_no_room_is_planned_when_devices_come_free(scene):
     """And not with each call that kube-scheduler makes."""
-    scene.gateway.handle(PodSeen(facts("x", plan_of("n0", *ids("n0")))))
+    scene.gateway.handle(PodUpdated(facts("x", plan_of("n0", *ids("n0")))))
     uids = ("a", "b", "c", "d")
     scene.see(*uids, size=4)
     for uid in uids:
@@ -202,7 +202,7 @@ def test_a_group_that_found_no_room_is_planned_when_devices_come_free(scene):
     reason, detail = scene.status(KEY).reason, scene.status(KEY).detail
     assert (reason, detail) == (Reason.GROUP_NO_ROOM, "the cluster has room for 3 of 4 members")
     scene.pass_s(1.0)
-    scene.gateway.handle(PodGone("x"))
+    scene.gateway.handle(PodDeleted("x"))
     assert scene.woken() == list(uids)
 
 
@@ -227,7 +227,7 @@ def test_a_replacement_goes_to_the_node_of_the_member_that_ended(scene):
     """Its data and the others are there; a whole group that starts over goes where it fits best."""
     assert all_bound(scene.place("a", "b", "c"))
     old = scene.where("b")
-    scene.gateway.handle(PodGone("b"))
+    scene.gateway.handle(PodDeleted("b"))
     assert scene.groups.readings.counts(KEY) == (0, 2, 0)
     scene.see("b2", size=3)
     scene.filter("b2", size=3)
@@ -240,8 +240,8 @@ def test_a_replacement_stays_in_the_domain_where_its_node_is_taken():
     scene = GroupScene(*(leaf(f"n{i}", f"S{i // 3}") for i in range(6)))
     assert all_bound(scene.place("a", "b"))
     old = scene.where("b")
-    scene.gateway.handle(PodGone("b"))
-    scene.gateway.handle(PodSeen(facts("other", plan_of(old, *ids(old)))))
+    scene.gateway.handle(PodDeleted("b"))
+    scene.gateway.handle(PodUpdated(facts("other", plan_of(old, *ids(old)))))
     scene.see("b2")
     scene.filter("b2")
     scene.woken()

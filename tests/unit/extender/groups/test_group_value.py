@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from extender.decision_log.replay import replay
-from extender.engine.events import PodSeen
+from extender.engine.events import PodUpdated
 from extender.protocol import Reason
 from tests.unit.extender.feeds import facts, plan_of
 from tests.unit.extender.group_scene import GroupScene, all_bound, leaf
@@ -36,7 +36,7 @@ def scene_of(machine: str, count: int = 2) -> GroupScene:
 def take(scene: GroupScene, name: str, *positions: int) -> None:
     """Another pod has these GPUs of a node."""
     plan = plan_of(name, *(f"{name}-{i}" for i in positions))
-    scene.gateway.handle(PodSeen(facts(f"on-{name}", plan)))
+    scene.gateway.handle(PodUpdated(facts(f"on-{name}", plan)))
 
 
 def planned(scene: GroupScene, *uids: str, **fields: Any) -> None:

@@ -15,11 +15,11 @@ from extender.engine.events import (
     BindHeld,
     BindingWritten,
     BindPodRead,
-    PendingSeen,
+    PendingUpdated,
+    PodDeleted,
     PodFetched,
-    PodGone,
-    PodSeen,
     PodsListed,
+    PodUpdated,
 )
 from extender.protocol import Outcome, Reason
 from tests.unit.extender.feeds import bare, facts, whole
@@ -89,7 +89,7 @@ def test_who_left_is_remembered_for_some_seconds(scene):
 def test_a_bound_member_that_the_watch_of_pending_pods_still_shows_does_not_wait(scene):
     """The status patch of its last attempt, delivered after the Binding's answer."""
     assert all_bound(scene.place("a", "b"))
-    scene.gateway.handle(PendingSeen(scene.pending("a"), scene.now_s))
+    scene.gateway.handle(PendingUpdated(scene.pending("a"), scene.now_s))
     assert scene.groups.readings.counts(KEY) == (0, 2, 0)
     assert scene.groups.n_groups == 0
     scene.filter("a")
@@ -140,9 +140,9 @@ def test_members_that_ended_are_not_missing(scene):
     """Two of four are bound and have done their work; the others are placed all the same."""
     answers = scene.place(*"abcd", refused=("c", "d"))
     assert [one.outcome for one in answers[:2]] == [Outcome.OK] * 2
-    scene.gateway.handle(PodGone("a"))
+    scene.gateway.handle(PodDeleted("a"))
     assert scene.groups.readings.counts(KEY)[:2] == (2, 1)
-    scene.gateway.handle(PodGone("b"))
+    scene.gateway.handle(PodDeleted("b"))
     for uid in "cd":
         scene.filter(uid, size=4)
     scene.pass_s(1.0)
@@ -159,7 +159,7 @@ def test_a_group_starts_over_once_nobody_of_it_waits_or_is_bound(scene):
     """What ended before is another group's."""
     scene.place(*"abcd", refused=("c", "d"))
     for uid in "ab":
-        scene.gateway.handle(PodGone(uid))
+        scene.gateway.handle(PodDeleted(uid))
     scene.lose("c", "d")
     scene.see("e", "f", size=4)
     for uid in "ef":
@@ -174,7 +174,7 @@ def test_new_members_do_not_join_those_that_are_being_deleted(scene):
     assert all_bound(scene.place("a", "b"))
     for uid in "ab":
         shown = replace(bound_pod(scene, uid), deletion_grace_s=30)
-        scene.gateway.handle(PodSeen(shown))
+        scene.gateway.handle(PodUpdated(shown))
     assert scene.groups.readings.counts(KEY) == (0, 0, 0)
     scene.see("c")
     scene.filter("c")
@@ -252,10 +252,10 @@ def test_a_member_that_ended_before_its_bind_did_is_not_bound(scene, is_answered
         assert scene.end(steps[uid]).outcome is Outcome.OK
     plan = steps["a"].annotations["coterie.gpu/plan"]
     scene.lose(*"abcd")
-    scene.gateway.handle(PodSeen(facts("a", decode_plan(plan))))
+    scene.gateway.handle(PodUpdated(facts("a", decode_plan(plan))))
     for uid in "bcd":
-        scene.gateway.handle(PodSeen(bound_pod(scene, uid)))
-    scene.gateway.handle(PodGone("a"))
+        scene.gateway.handle(PodUpdated(bound_pod(scene, uid)))
+    scene.gateway.handle(PodDeleted("a"))
     if is_answered:
         answer = scene.end(steps["a"])
     else:
@@ -269,7 +269,7 @@ def test_a_member_that_ended_before_its_bind_did_is_not_bound(scene, is_answered
     assert answer.outcome is Outcome.OK
     assert set(scene.groups.readings.status(KEY).bound) == set("bcd")
     for uid in "bcd":
-        scene.gateway.handle(PodGone(uid))
+        scene.gateway.handle(PodDeleted(uid))
     scene.see("e", size=4)
     scene.filter("e", size=4)
     scene.woken()
@@ -297,7 +297,7 @@ def test_members_whose_devices_are_counted_are_known_to_the_next_process(next_pr
     assert set(next_process.status().bound) == {"a", "b"}
     assert all_bound(next_process.place("c", "d", size=4))
     for uid in "abcd":
-        next_process.gateway.handle(PodGone(uid))
+        next_process.gateway.handle(PodDeleted(uid))
     assert not next_process.groups.near_bound.bound.has_begun(KEY)
     assert replay(next_process.lines).difference is None
 
@@ -333,5 +333,5 @@ def test_a_member_whose_labels_are_edited_leaves_its_group(next_process):
     bound = next_process.groups.near_bound.bound
     assert (bound.count(KEY), bound.count(("default", "another"))) == (0, 1)
     assert next_process.status().n_here == 1
-    next_process.gateway.handle(PodGone("a"))
+    next_process.gateway.handle(PodDeleted("a"))
     assert not bound.has_begun(("default", "another"))

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from extender.decision_log.replay import replay
-from extender.engine.events import NodeGone
+from extender.engine.events import NodeDeleted
 from extender.groups.claims import MOST_S
 from extender.protocol import Outcome, Reason
 from tests.unit.extender.group_scene import GroupScene, all_bound, claim_all, leaf, n_free
@@ -96,7 +96,7 @@ def test_a_node_that_is_not_in_the_call_is_never_named():
     """kube-scheduler would end the pod's cycle with an error."""
     scene = GroupScene()
     nodes = claim_all(scene, "a", "b")
-    scene.gateway.handle(NodeGone(nodes["a"]))
+    scene.gateway.handle(NodeDeleted(nodes["a"]))
     rest = [name for name in scene.names if name != nodes["a"]]
     answer = scene.filter("a", *rest)
     assert answer.reason is Reason.GROUP_PLACING

@@ -9,8 +9,8 @@ from extender.engine.events import (
     BindAbandoned,
     BindHeld,
     BindingWritten,
-    NodeSeen,
-    PodSeen,
+    NodeUpdated,
+    PodUpdated,
 )
 from extender.protocol import Outcome, Reason
 from tests.unit.extender.feeds import facts, ids, report
@@ -52,7 +52,7 @@ def test_devices_that_fail_after_the_claim_are_replaced_before_anything_is_bound
     nodes = claim_all(scene, "a", "b")
     held = scene.begin("a", nodes["a"])
     bad = leaf(nodes["a"], "S0", devices=report(ids(nodes["a"])[0]))
-    scene.gateway.handle(NodeSeen(bad))
+    scene.gateway.handle(NodeUpdated(bad))
     last = scene.begin("b", nodes["b"])
     assert isinstance(last, HoldBind)
     assert scene.end(held).reason is Reason.GROUP_INCOMPLETE
@@ -132,6 +132,6 @@ def test_the_watches_may_show_a_bound_member_in_any_order(scene):
     scene.gateway.handle(BindingWritten(write, accepted, scene.now_s))
     assert scene.groups.readings.counts(KEY) == (1, 1, 2)
     text = write.annotations[names.PLAN]
-    scene.gateway.handle(PodSeen(facts("a", text)))
+    scene.gateway.handle(PodUpdated(facts("a", text)))
     assert scene.end(steps["b"]).outcome is Outcome.OK
     assert scene.groups.readings.counts(KEY) == (0, 2, 0)

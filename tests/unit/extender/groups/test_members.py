@@ -9,8 +9,8 @@ import pytest
 from extender.bind import BindCall, WriteBinding
 from extender.engine.events import (
     BindRequested,
-    PodGone,
-    PodSeen,
+    PodDeleted,
+    PodUpdated,
 )
 from extender.protocol import Outcome, Reason
 from tests.unit.extender.feeds import facts, ids, plan_of
@@ -130,7 +130,7 @@ def test_another_pod_of_the_same_name_is_another_member(scene):
 def test_a_member_that_another_writer_bound_gives_its_claim_back(scene):
     """A plan without a group, or none: it is no member any more."""
     claim_all(scene, "a", "b")
-    scene.gateway.handle(PodSeen(facts("a", plan_of("n3", *ids("n3", 0)))))
+    scene.gateway.handle(PodUpdated(facts("a", plan_of("n3", *ids("n3", 0)))))
     assert "a" not in scene.groups.waiting_uids
     assert n_free(scene) == 15
 
@@ -139,7 +139,7 @@ def test_a_group_of_which_no_member_is_bound_any_more_starts_over(scene):
     """A job that is made again waits for all its members."""
     assert all_bound(scene.place("a", "b"))
     for uid in ("a", "b"):
-        scene.gateway.handle(PodGone(uid))
+        scene.gateway.handle(PodDeleted(uid))
     scene.see("c")
     scene.filter("c")
     assert scene.woken() == []

@@ -18,8 +18,8 @@ from extender.engine.events import (
     BindPodRead,
     BindRequested,
     FreshnessSet,
-    NodeGone,
-    NodeSeen,
+    NodeDeleted,
+    NodeUpdated,
     TimePassed,
     VerbCalled,
 )
@@ -115,12 +115,12 @@ class GroupsMachine(RuleBasedStateMachine):
         self.sick = {f"{name}-{device}"} if not self.sick else set()
         for one in NODES:
             bad = self.sick & set(ids(one))
-            self._handle(NodeSeen(leaf(one, f"S{int(one[1]) // 2}", devices=report(*bad))))
+            self._handle(NodeUpdated(leaf(one, f"S{int(one[1]) // 2}", devices=report(*bad))))
 
     @rule(name=st.sampled_from(NODES))
-    def lose_node(self, name: str) -> None:
-        self._handle(NodeGone(name))
-        self._handle(NodeSeen(leaf(name, f"S{int(name[1]) // 2}")))
+    def delete_node(self, name: str) -> None:
+        self._handle(NodeDeleted(name))
+        self._handle(NodeUpdated(leaf(name, f"S{int(name[1]) // 2}")))
 
     @rule(seconds=st.sampled_from((0.3, 1.0, 6.0, 40.0, 70.0)))
     def wait(self, seconds: float) -> None:
@@ -242,7 +242,7 @@ class GroupsMachine(RuleBasedStateMachine):
         self.late.clear()
         self.sick.clear()
         for name in NODES:
-            self._handle(NodeSeen(leaf(name, f"S{int(name[1]) // 2}", devices=report())))
+            self._handle(NodeUpdated(leaf(name, f"S{int(name[1]) // 2}", devices=report())))
         for _ in range(4):
             for call in list(self.calls.values()):
                 call.until_s = 0.0

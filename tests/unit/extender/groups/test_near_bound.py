@@ -9,7 +9,7 @@ import pytest
 
 from extender.bind import WriteBinding
 from extender.decision_log.replay import replay
-from extender.engine.events import PodGone, PodSeen
+from extender.engine.events import PodDeleted, PodUpdated
 from extender.protocol import Outcome, Reason
 from tests.unit.extender.feeds import facts, ids, plan_of
 from tests.unit.extender.group_scene import GroupScene, leaf
@@ -52,7 +52,7 @@ def test_others_go_to_the_nearest_domain_with_a_feasible_node(scene):
     bind(scene, "a", "n1")
     assert named(scene, "b") == {"n1"}
     assert named(scene, "b", 4) == {"n0"}
-    scene.gateway.handle(PodSeen(facts("x", plan_of("n0", *ids("n0")))))
+    scene.gateway.handle(PodUpdated(facts("x", plan_of("n0", *ids("n0")))))
     assert named(scene, "b", 4) == {"n2", "n3"}
     assert named(scene, "other", 4, group="h") == {"n2", "n3"}
 
@@ -67,7 +67,7 @@ def test_the_domain_in_a_plan_is_that_of_all_members(scene):
 def test_members_that_ended_attract_nobody(scene):
     """Where they were is no place of the group any more."""
     bind(scene, "a", "n1")
-    scene.gateway.handle(PodGone("a"))
+    scene.gateway.handle(PodDeleted("a"))
     assert named(scene, "b") == ALL
 
 
@@ -93,7 +93,7 @@ def test_a_required_domain_is_never_left(scene):
     assert named(scene, "a", **wish) == ALL
     bind(scene, "a", "n1", **wish)
     assert named(scene, "b", 4, **wish) == {"n0"}
-    scene.gateway.handle(PodSeen(facts("x", plan_of("n0", *ids("n0")))))
+    scene.gateway.handle(PodUpdated(facts("x", plan_of("n0", *ids("n0")))))
     answer = scene.filter("b", size=None, n_gpus=4, **wish)
     assert answer.reason is Reason.GROUP_NO_ROOM
     assert set(json.loads(answer.body)["FailedAndUnresolvableNodes"]) == {*ALL, "n4"}

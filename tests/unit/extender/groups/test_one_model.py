@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from extender.decision_log.replay import replay
-from extender.engine.events import PodGone, PodSeen, PreemptRequested
+from extender.engine.events import PodDeleted, PodUpdated, PreemptRequested
 from extender.groups.planning.gpu_models import MAX_MODELS, nodes_by_model
 from extender.protocol import Answer, Outcome, Reason
 from extender.what_if import RequestedGroup, SimulatedGroup, Simulation, gather_groups, read_pods
@@ -55,7 +55,7 @@ def occupy(scene: GroupScene, *names: str) -> None:
     """A pod has all GPUs of each node."""
     for name in names:
         plan = plan_of(name, *ids(name, *range(8)))
-        scene.gateway.handle(PodSeen(facts(f"on-{name}", plan)))
+        scene.gateway.handle(PodUpdated(facts(f"on-{name}", plan)))
 
 
 def waiting(scene: GroupScene, *uids: str, **fields: Any) -> tuple[Reason | None, str]:
@@ -155,7 +155,7 @@ def test_a_group_that_several_models_together_would_hold_says_so():
     assert reason is Reason.GROUP_ONE_MODEL
     assert V100 in detail
     assert H100 in detail
-    scene.gateway.handle(PodGone("on-v0"))
+    scene.gateway.handle(PodDeleted("on-v0"))
     scene.pass_s(1.0)
     assert set(scene.woken()) == set("abc")
     assert replay(scene.lines).difference is None
@@ -190,7 +190,7 @@ def test_others_join_the_model_of_members_with_a_node():
     occupy(scene, "v0", "v1")
     assert all_bound(scene.place("a", "b", **EIGHT))
     for uid in ("on-v0", "on-v1"):
-        scene.gateway.handle(PodGone(uid))
+        scene.gateway.handle(PodDeleted(uid))
     assert letters(claim_all(scene, "c", **EIGHT)) == {"h"}
     assert waiting(scene, "d", "e", size=2)[0] is Reason.GROUP_ONE_MODEL
     assert "already" in scene.status().detail
@@ -237,7 +237,7 @@ def test_a_member_whose_selector_excludes_the_model_of_the_others_gets_its_own()
     nodes = {uid: scene.groups.claim(uid).node for uid in "abc"}
     steps = [scene.begin(uid, on) for uid, on in nodes.items()]
     assert all_bound([scene.end(step) for step in steps])
-    scene.gateway.handle(PodGone("a"))
+    scene.gateway.handle(PodDeleted("a"))
     selecting(scene, "a2", "v0", product=V100)
     assert scene.woken() == ["a2"]
     assert scene.groups.claim("a2").node == "v0"

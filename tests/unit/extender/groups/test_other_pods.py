@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from extender.engine.events import PodGone, PodSeen, VerbCalled
+from extender.engine.events import PodDeleted, PodUpdated, VerbCalled
 from extender.protocol import Verb
 from tests.unit.extender.feeds import facts, ids, plan_of
 from tests.unit.extender.group_scene import GroupScene, claim_all
@@ -41,7 +41,7 @@ def let_go(scene: GroupScene) -> None:
 def answers(scene: GroupScene) -> list[bytes]:
     """What a run of single pods gets; generations are of the state and may differ."""
     found: list[bytes] = []
-    scene.gateway.handle(PodSeen(facts("x", plan_of("n1", *ids("n1", 0, 2)))))
+    scene.gateway.handle(PodUpdated(facts("x", plan_of("n1", *ids("n1", 0, 2)))))
     for uid, n_gpus, wishes in (
         ("a", 1, {}),
         ("b", 2, {"affinity": "nvlink"}),
@@ -59,7 +59,7 @@ def answers(scene: GroupScene) -> list[bytes]:
             ended = scene.end(scene.begin(uid, named[0]))
             found.append(ended.body)
         scene.woken()
-    scene.gateway.handle(PodGone("x"))
+    scene.gateway.handle(PodDeleted("x"))
     found.append(scene.call(pod(4, uid="f")).body)
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from extender.decision_log.replay import replay
-from extender.engine.events import NodeGone, NodeSeen, PodGone, PodSeen
+from extender.engine.events import NodeDeleted, NodeUpdated, PodDeleted, PodUpdated
 from extender.protocol import Outcome, Reason
 from tests.unit.extender.feeds import bare, facts, ids, plan_of
 from tests.unit.extender.group_scene import (
@@ -45,7 +45,7 @@ def test_members_that_request_different_counts_are_placed_together(scene):
 
 def test_members_that_request_different_counts_and_do_not_fit_wait(scene):
     """Enough GPUs are free, but not together."""
-    scene.gateway.handle(PodSeen(facts("x", plan_of("n0", *ids("n0", 0, 1)))))
+    scene.gateway.handle(PodUpdated(facts("x", plan_of("n0", *ids("n0", 0, 1)))))
     for i, n_gpus in enumerate((4, 4, 4, 2, 1)):
         see(scene, f"m{i}", n_gpus, 5)
     assert scene.woken() == []
@@ -84,15 +84,15 @@ def test_a_sample_of_the_nodes_leaves_none_out():
 def test_a_node_that_is_new_may_take_members_too(scene):
     """It was in no filter call: nobody has said that it may not."""
     for name in ("n0", "n2", "n3"):
-        scene.gateway.handle(PodSeen(facts(f"x-{name}", plan_of(name, *ids(name)))))
+        scene.gateway.handle(PodUpdated(facts(f"x-{name}", plan_of(name, *ids(name)))))
     scene.see("a", "b")
     scene.filter("a", "n1", "n2", "n3")
     scene.filter("b", "n1", "n2", "n3")
     assert scene.woken() == []
-    scene.gateway.handle(NodeSeen(leaf("n4", "S0")))
+    scene.gateway.handle(NodeUpdated(leaf("n4", "S0")))
     scene.pass_s(1.0)
     assert scene.woken() == ["a", "b"]
-    scene.gateway.handle(PodGone("x-n0"))
+    scene.gateway.handle(PodDeleted("x-n0"))
     assert {scene.groups.claim(uid).node for uid in "ab"} == {"n1", "n4"}
 
 
@@ -118,15 +118,15 @@ def test_a_group_is_planned_when_nodes_get_other_labels(scene):
         scene.filter(uid, **fields)
     assert scene.woken() == []
     assert scene.filter("a", **fields).reason is Reason.GROUP_NEVER
-    scene.gateway.handle(NodeSeen(leaf("n2", "S0")))
+    scene.gateway.handle(NodeUpdated(leaf("n2", "S0")))
     scene.pass_s(1.0)
     assert scene.woken() == ["a", "b", "c"]
 
 
 def test_nodes_are_avoided_for_a_while_only(scene):
     """A node that members were not offered may have room later."""
-    scene.gateway.handle(NodeGone("n2"))
-    scene.gateway.handle(NodeGone("n3"))
+    scene.gateway.handle(NodeDeleted("n2"))
+    scene.gateway.handle(NodeDeleted("n3"))
     scene.names = ["n0", "n1"]
     claim_all(scene, "a", "b")
     for _ in range(4):
@@ -149,13 +149,13 @@ def test_a_replacement_stays_in_the_required_domain(scene):
     fields = {"group_domain": "leaf", "group_policy": "required"}
     assert all_bound(scene.place("a", "b", **fields))
     old = scene.where("b")
-    scene.gateway.handle(PodGone("b"))
-    scene.gateway.handle(PodSeen(facts("x", plan_of(old, *ids(old)))))
+    scene.gateway.handle(PodDeleted("b"))
+    scene.gateway.handle(PodUpdated(facts("x", plan_of(old, *ids(old)))))
     scene.see("b2", **fields)
     scene.filter("b2", **fields)
     assert scene.woken() == []
     assert scene.filter("b2", **fields).reason is Reason.GROUP_NO_ROOM
-    scene.gateway.handle(PodGone("x"))
+    scene.gateway.handle(PodDeleted("x"))
     scene.pass_s(1.0)
     assert scene.woken() == ["b2"]
 

@@ -10,7 +10,7 @@ import pytest
 
 from extender.bind import BindCall, WriteBinding
 from extender.decision_log.replay import replay as replayed
-from extender.engine.events import NominationSeen, PodGone, PodSeen
+from extender.engine.events import NominationUpdated, PodDeleted, PodUpdated
 from extender.protocol import Outcome, Reason, Verb
 from tests.unit.extender.engines import RULES, answer_of, engine, owned
 from tests.unit.extender.feeds import facts, ids, plan_of, whole
@@ -152,7 +152,7 @@ class TestNominated:
     def nominate(scene: GroupScene, uid: str, node: str, n_gpus: int = 2) -> None:
         """The watch shows where a member is nominated."""
         pending = whole(uid, None, body=member(uid, n_gpus), phase="Pending")
-        scene.gateway.handle(NominationSeen(replace(pending, nominated_node=node)))
+        scene.gateway.handle(NominationUpdated(replace(pending, nominated_node=node)))
 
     def test_nominated_siblings_count_once(self, scene):
         """Else each second member is refused, and in-tree preemption evicts more pods for it."""
@@ -204,7 +204,7 @@ def test_devices_that_were_kept_are_given_back(scene):
     free = [4, 4, 4, 4]
     for end in (
         lambda: ask(scene, "b"),
-        lambda: scene.gateway.handle(PodGone("b")),
+        lambda: scene.gateway.handle(PodDeleted("b")),
         lambda: scene.pass_s(RULES.assume_s),
     ):
         keep()
@@ -216,7 +216,7 @@ def test_devices_that_were_kept_are_given_back(scene):
 def test_devices_that_others_took_meanwhile_fail_one_member_alone(scene):
     """It is tried again; the others are bound."""
     nodes = {uid: str(ask(scene, uid, "n0", n_gpus=2)) for uid in "ab"}
-    scene.gateway.handle(PodSeen(facts("x", plan_of("n0", *ids("n0")[:2]))))
+    scene.gateway.handle(PodUpdated(facts("x", plan_of("n0", *ids("n0")[:2]))))
     assert scene.end(scene.begin("b", nodes["b"])).outcome is Outcome.OK
     failed = scene.begin("a", nodes["a"])
     assert failed.outcome is Outcome.FAILED
@@ -233,7 +233,7 @@ def test_a_pod_that_moves_to_another_group_counts_there_alone(scene):
 def test_a_node_that_is_gone_counts_nothing(scene):
     """Nor is anything kept there."""
     nodes = {uid: str(ask(scene, uid)) for uid in "ab"}
-    scene.gateway.cluster.lose_node(nodes["a"])
+    scene.gateway.cluster.delete_node(nodes["a"])
     assert ask(scene, "c") not in {None, *nodes.values()}
     scene.begin("b", nodes["b"])
     assert scene.gateway.cluster.pods.get("a") is None

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from extender.decision_log.replay import replay
-from extender.engine.events import PodGone, PodSeen
+from extender.engine.events import PodDeleted, PodUpdated
 from extender.protocol import Outcome
 from tests.unit.extender.feeds import facts, ids, plan_of
 from tests.unit.extender.group_scene import GroupScene, as_json
@@ -38,7 +38,7 @@ class RankedScene(GroupScene):
         """A member has a node, as after a restart."""
         group = PlanGroup("g", (), rank)
         plan = replace(plan_of(node, *ids(node, *places)), group=group)
-        self.gateway.handle(PodSeen(facts(uid, plan)))
+        self.gateway.handle(PodUpdated(facts(uid, plan)))
 
     def claimed(self, *uids):
         """The nodes that are claimed for members."""
@@ -58,7 +58,7 @@ def placed() -> RankedScene:
 def test_members_that_are_replaced_at_once_change_no_places(placed):
     """Nodes in the order of the tree would give each the other's."""
     for uid in ("m2", "m5"):
-        placed.gateway.handle(PodGone(uid))
+        placed.gateway.handle(PodDeleted(uid))
     for rank in (2, 5):
         placed.come(f"new{rank}", rank)
     assert placed.woken() == ["new2", "new5"]
@@ -70,7 +70,7 @@ def test_members_that_are_replaced_at_once_change_no_places(placed):
 def test_a_member_that_is_replaced_first_takes_its_own_place(placed, first):
     """There is room where the other one was, too."""
     for uid in ("m2", "m5"):
-        placed.gateway.handle(PodGone(uid))
+        placed.gateway.handle(PodDeleted(uid))
     for rank in (first, 7 - first):
         placed.come(f"new{rank}", rank)
         placed.woken()
@@ -80,7 +80,7 @@ def test_a_member_that_is_replaced_first_takes_its_own_place(placed, first):
 def test_a_node_with_room_for_more_takes_no_member_of_another_node(placed):
     """Two ended there, of which one comes back later."""
     for uid in ("m2", "m3", "m5"):
-        placed.gateway.handle(PodGone(uid))
+        placed.gateway.handle(PodDeleted(uid))
     for rank in (3, 5):
         placed.come(f"new{rank}", rank)
     placed.woken()
@@ -90,8 +90,8 @@ def test_a_node_with_room_for_more_takes_no_member_of_another_node(placed):
 def test_a_member_whose_place_is_taken_is_placed_near_and_others_keep_theirs(placed):
     """A stranger has the first one's devices; n0 has room."""
     for uid in ("m2", "m5"):
-        placed.gateway.handle(PodGone(uid))
-    placed.gateway.handle(PodSeen(facts("stranger", plan_of("n2", *ids("n2", 0, 1)))))
+        placed.gateway.handle(PodDeleted(uid))
+    placed.gateway.handle(PodUpdated(facts("stranger", plan_of("n2", *ids("n2", 0, 1)))))
     for rank in (2, 5):
         placed.come(f"new{rank}", rank)
     placed.woken()
@@ -102,7 +102,7 @@ def waiting(*taken: str) -> RankedScene:
     """Eight members of two GPUs, which need all four nodes; they are not named these ones."""
     scene = RankedScene()
     for node in taken:
-        scene.gateway.handle(PodSeen(facts(f"x-{node}", plan_of(node, *ids(node)))))
+        scene.gateway.handle(PodUpdated(facts(f"x-{node}", plan_of(node, *ids(node)))))
     left = [name for name in scene.names if name not in taken]
     for rank in range(8):
         assert scene.come(f"m{rank}", rank, *left, size=8).outcome is Outcome.REFUSED
@@ -113,7 +113,7 @@ def waiting(*taken: str) -> RankedScene:
 def test_a_plan_counts_on_a_node_for_all_who_were_left_without_it():
     """kube-scheduler names it for one after the other; the plan is made before the last one."""
     scene = waiting("n1")
-    scene.gateway.handle(PodGone("x-n1"))
+    scene.gateway.handle(PodDeleted("x-n1"))
     scene.pass_s(1.0)
     for rank in (5, 0):
         scene.call(scene.ranked(f"m{rank}", rank, 8))
@@ -128,7 +128,7 @@ def test_a_plan_counts_on_a_node_for_all_who_were_left_without_it():
 def test_a_member_is_planned_by_its_own_call_once_that_has_come():
     """It has a selector: what others are offered is nothing to it any more."""
     scene = waiting("n1")
-    scene.gateway.handle(PodGone("x-n1"))
+    scene.gateway.handle(PodDeleted("x-n1"))
     scene.call(scene.ranked("m0", 0, 8))
     for rank in (1, 2, 3):
         scene.call(scene.ranked(f"m{rank}", rank, 8), "n0", "n2", "n3")

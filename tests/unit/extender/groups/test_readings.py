@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from extender.engine.events import PodGone
+from extender.engine.events import PodDeleted
 from extender.protocol import Reason
 from tests.unit.extender.group_scene import GroupScene, all_bound
 
@@ -156,6 +156,6 @@ def test_a_group_of_which_nothing_is_known_stands_empty(scene):
     """After the last of its members has ended."""
     assert all_bound(scene.place("a", "b"))
     for uid in ("a", "b"):
-        scene.gateway.handle(PodGone(uid))
+        scene.gateway.handle(PodDeleted(uid))
     group = scene.groups.readings.status(KEY)
     assert (group.n_here, group.n_missing, group.reason) == (0, 0, None)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from extender.bind import HoldBind
-from extender.engine.events import PodGone, PodSeen
+from extender.engine.events import PodDeleted, PodUpdated
 from extender.groups.members import Group
 from extender.groups.reconcile import DelayingQueue, Reconciler
 from extender.protocol import Outcome, Reason
@@ -108,7 +108,7 @@ def test_groups_without_room_do_not_keep_others_from_their_turn():
 def test_plans_that_find_no_room_are_made_at_growing_intervals(n_plans, pause_s):
     """Where few devices come free: a place may come from these too, but not each time."""
     scene = without_room(n_plans)
-    scene.gateway.handle(PodGone("x"))
+    scene.gateway.handle(PodDeleted("x"))
     scene.pass_s(pause_s - 0.25)
     assert scene.woken() == []
     scene.pass_s(0.25)
@@ -118,7 +118,7 @@ def test_plans_that_find_no_room_are_made_at_growing_intervals(n_plans, pause_s)
 def test_a_group_is_planned_soon_once_as_many_devices_came_free_as_it_requests():
     """Whatever it found before."""
     scene = without_room(7)
-    scene.gateway.handle(PodGone("x"))
+    scene.gateway.handle(PodDeleted("x"))
     scene.groups.devices_freed(16)
     scene.pass_s(0.5)
     assert scene.woken() == list("abcd")
@@ -127,7 +127,7 @@ def test_a_group_is_planned_soon_once_as_many_devices_came_free_as_it_requests()
 def without_room(n_plans: int) -> GroupScene:
     """Four members for three nodes, of which so many plans have found no room by now."""
     scene = GroupScene()
-    scene.gateway.handle(PodSeen(facts("x", plan_of("n0", *ids("n0")))))
+    scene.gateway.handle(PodUpdated(facts("x", plan_of("n0", *ids("n0")))))
     scene.see(*"abcd", size=4)
     for uid in "abcd":
         scene.filter(uid, size=4)

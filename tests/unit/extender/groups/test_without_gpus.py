@@ -9,12 +9,12 @@ import pytest
 
 from extender.decision_log.replay import replay
 from extender.engine.events import (
-    PendingGone,
+    PendingDeleted,
     PendingListed,
-    PendingSeen,
-    PodGone,
-    PodSeen,
+    PendingUpdated,
+    PodDeleted,
     PodsListed,
+    PodUpdated,
 )
 from extender.protocol import Reason
 from tests.unit.extender.feeds import facts, whole
@@ -91,13 +91,13 @@ def test_it_may_come_after_the_others(scene):
 def test_it_still_counts_once_it_has_a_node(scene):
     """It leaves the watch of pending pods for that of assigned ones, in either order."""
     scene.see("leader", n_gpus=0)
-    scene.gateway.handle(PodSeen(BOUND))
-    scene.gateway.handle(PendingGone("leader"))
+    scene.gateway.handle(PodUpdated(BOUND))
+    scene.gateway.handle(PendingDeleted("leader"))
     assert scene.groups.readings.counts(("default", "leaderworkerset/k1")) == (0, 0, 0)
     assert scene.tried() is None
 
 
-@pytest.mark.parametrize("ends", [PendingGone, PodGone], ids=["deleted", "ended"])
+@pytest.mark.parametrize("ends", [PendingDeleted, PodDeleted], ids=["deleted", "ended"])
 def test_it_counts_as_long_as_it_is_there(scene, ends):
     """One that is made again may have GPUs."""
     scene.see("leader", n_gpus=0)
@@ -114,8 +114,8 @@ def test_a_list_shows_who_is_still_there(scene):
 
 def test_one_that_is_being_deleted_does_not_count_beside_its_replacement(scene):
     """A LeaderWorkerSet makes a group again under its name: less two, a part would start."""
-    scene.gateway.handle(PodSeen(BOUND))
-    scene.gateway.handle(PodSeen(replace(BOUND, resource_version="2", deletion_grace_s=30)))
+    scene.gateway.handle(PodUpdated(BOUND))
+    scene.gateway.handle(PodUpdated(replace(BOUND, resource_version="2", deletion_grace_s=30)))
     scene.see("new leader", n_gpus=0)
     scene.see("w1")
     scene.filter("w1")
@@ -130,7 +130,7 @@ def test_one_that_is_being_deleted_does_not_count_beside_its_replacement(scene):
 )
 def test_a_list_shows_who_still_has_a_node(scene, listed, reason):
     """The end of one may be missed between two watches; it has no devices that would be freed."""
-    scene.gateway.handle(PodSeen(BOUND))
+    scene.gateway.handle(PodUpdated(BOUND))
     scene.gateway.handle(PodsListed(tuple(replace(BOUND, uid=uid) for uid in listed)))
     assert scene.tried() is reason
     assert replay(scene.lines).difference is None
@@ -146,9 +146,9 @@ def test_the_size_that_is_shown_is_that_of_pods_with_gpus(scene):
 def test_a_pod_of_no_group_changes_nothing(scene):
     """Whether its marks are gone, or it never had any."""
     scene.see("leader", n_gpus=0)
-    scene.gateway.handle(PodSeen(facts("other", may_request=False)))
+    scene.gateway.handle(PodUpdated(facts("other", may_request=False)))
     plain = replace(scene.pending("leader", n_gpus=0), labels={}, annotations={})
-    scene.gateway.handle(PendingSeen(plain, scene.now_s))
+    scene.gateway.handle(PendingUpdated(plain, scene.now_s))
     assert scene.tried() is Reason.GROUP_WAITING
 
 

@@ -14,7 +14,7 @@ import pytest
 from extender.decision_log import DecisionLog
 from extender.decision_log.replay import replay
 from extender.engine import Gateway, make_engine
-from extender.engine.events import PodGone
+from extender.engine.events import PodDeleted
 from extender.http.responses import Problem
 from extender.http.routes import create_app
 from extender.http.verbs import Dependencies
@@ -97,7 +97,7 @@ def test_a_pod_goes_through_all_verbs(served):
         assert int(response.headers["content-length"]) == len(response.content)
     assert bound.json() == {"Error": ""}
     assert served.call("GET", "/state").json()["devices"]["bound"] == 4
-    served.gateway.handle(PodGone("u1"))
+    served.gateway.handle(PodDeleted("u1"))
     assert served.call("GET", "/state").json()["devices"]["bound"] == 0
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from extender.watch import Feed
+from extender.watch import InformerSet
 from kube.watch import Reflector, watches
 from tests.live_metrics import idle_metrics
 from tests.unit.extender.pki import authority, issue
@@ -20,7 +20,7 @@ MONOTONIC_S = 500.0
 def exported(*of: Any) -> dict[str, float]:
     """The time of the last contact by watch, as it is scraped."""
     nothing: Any = None
-    feed = Feed(nothing, nothing, nothing, nothing, nothing, nothing, nothing, nothing)
+    feed = InformerSet(nothing, nothing, nothing, nothing, nothing, nothing, nothing, nothing)
     feed.watches, feed.beside = of[:1], of[1:]
     metrics = replace(
         idle_metrics(), feed=feed, timer=lambda: MONOTONIC_S, unix_time=lambda: UNIX_S

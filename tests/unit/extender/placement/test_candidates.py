@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.placement.candidates import draw
+from extender.placement.candidates import sample_candidates
 from extender.snapshot import NodeKind, NodeView, make_snapshot, make_view
 
 KIND = NodeKind(0, "kind", "nvidia.com/gpu", None)
@@ -31,7 +31,7 @@ def drawn(
     for one in views:
         places[snapshot.state_numbers[one.state]] = costs.index(COSTS[one.free])
     positions = np.arange(len(views), dtype=np.int64)
-    found = draw(
+    found = sample_candidates(
         snapshot.node_index, positions, places[snapshot.state_ids], limit=limit, pod_hash=pod
     )
     return [views[i] for i in found.tolist()]
@@ -94,7 +94,7 @@ def test_a_draw_is_the_best_of_each_zone(views, limit, pod):
 @given(VIEWS, st.data(), st.integers(1, 12), st.integers(0, 2**64 - 1))
 def test_soft_tainted_nodes_fill_what_the_others_leave(views, data, limit, pod):
     """Each kind is drawn as if the other kind were not there."""
-    tainted = data.draw(st.frozensets(st.sampled_from([one.name for one in views])))
+    tainted = data.sample_candidates(st.frozensets(st.sampled_from([one.name for one in views])))
     others = [one for one in views if one.name not in tainted]
     rest = [one for one in views if one.name in tainted]
     first = drawn(others, limit=limit, pod=pod) if others else []

@@ -189,10 +189,10 @@ class TestLive:
         assert isinstance(refused, Refusal)
         assert refused.reason is Reason.ALIGNMENT_NEVER
         cluster.take_freed_nodes()
-        cluster.see_node(node("n1", devices=report(generation=2)))
+        cluster.update_node(node("n1", devices=report(generation=2)))
         assert cluster.take_freed_nodes() == {"n1"}
         assert not isinstance(choose(cluster, request, "n1", rater), Refusal)
-        cluster.see_node(node("n1", devices=report(generation=3, policy=BEST_EFFORT)))
+        cluster.update_node(node("n1", devices=report(generation=3, policy=BEST_EFFORT)))
         assert choose(cluster, request, "n1", rater).ids == ids("n1", 2, 3)
 
     @pytest.mark.parametrize("policy", [None, TopologyManagerPolicy.NONE])
@@ -241,17 +241,17 @@ class TestLive:
     def test_pods_that_end_are_counted_where_they_were(self):
         """A binding that came to nothing had no devices; a node that comes back starts empty."""
         cluster = live(node("n1", devices=report(policy=SINGLE)), node("n2"))
-        cluster.pods.see(facts("first", plan_of("n1", *ids("n1", 1))))
-        cluster.pods.lose("first")
-        cluster.pods.lose("first")
+        cluster.pods.update(facts("first", plan_of("n1", *ids("n1", 1))))
+        cluster.pods.delete("first")
+        cluster.pods.delete("first")
         assert (cluster.pods.n_ended["n1"], cluster.pods.n_ended["n2"]) == (1, 0)
         plan = plan_of("n1", *ids("n1", 1))
         assert cluster.assume(wish("second"), plan, deadline_s=9.0) is None
         cluster.pods.forget("second")
         assert cluster.pods.n_ended["n1"] == 1
-        cluster.pods.see(facts("third", plan_of("n1", *ids("n1", 1))))
-        cluster.lose_node("n1")
-        cluster.pods.lose("third")
+        cluster.pods.update(facts("third", plan_of("n1", *ids("n1", 1))))
+        cluster.delete_node("n1")
+        cluster.pods.delete("third")
         assert cluster.pods.n_ended == {}, "names of nodes that are gone would fill the memory"
 
     def test_fewer_free_devices_may_be_a_gain(self):
@@ -260,7 +260,7 @@ class TestLive:
         cluster.snapshot  # noqa: B018 - settles
         cluster.take_freed_nodes()
         for name in ("n1", "n2"):
-            cluster.pods.see(facts(name, plan_of(name, *ids(name, 3))))
+            cluster.pods.update(facts(name, plan_of(name, *ids(name, 3))))
         assert cluster.take_freed_nodes() == {"n1"}
 
 

@@ -48,7 +48,7 @@ class Place:
 
     def show(self, uid: str, plan_text: str) -> None:
         """The watch shows a pod with this text for a plan."""
-        self.cluster.pods.see(facts(uid, plan_text, name=uid))
+        self.cluster.pods.update(facts(uid, plan_text, name=uid))
         self.cluster.reconcile()
 
     def break_gpus(self, *gpus: int) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 from extender.engine import Gateway
-from extender.engine.events import PodGone
+from extender.engine.events import PodDeleted
 from extender.http.routes import create_app, create_read_app
 from extender.http.verbs import Dependencies
 from extender.observe import ExtenderMetrics
@@ -97,7 +97,7 @@ class ServedReads:
 
     def end(self, uid: str) -> None:
         """The watch no longer shows a pod."""
-        self.deps.gateway.handle(PodGone(uid))
+        self.deps.gateway.handle(PodDeleted(uid))
 
     def place(self, n_gpus: int, uid: str, node: str, **annotations: str) -> None:
         """A pod goes through filter and bind."""

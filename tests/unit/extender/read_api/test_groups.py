@@ -180,7 +180,7 @@ def test_a_label_that_comes_later_changes_the_group():
     reads = Reads(scene)
     scene.place("a", "b")
     assert reads.group()["domain"] is None
-    scene.gateway.cluster.see_node(leaf("n0", "S0"))
+    scene.gateway.cluster.update_node(leaf("n0", "S0"))
     assert (reads.group()["level"], reads.group()["domain"]) == ("leaf", "S0")
 
 

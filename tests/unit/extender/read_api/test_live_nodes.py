@@ -60,7 +60,7 @@ def test_a_node_by_count_has_devices_and_no_figures():
 def test_a_pod_whose_devices_are_not_known_is_unlocated():
     """Its node has as many devices less, and nobody knows which."""
     cluster = live(node("n1"))
-    cluster.pods.see(facts("u1"))
+    cluster.pods.update(facts("u1"))
     cluster.pods.read(whole("u1", "n1", 2))
     pod = pod_of(cluster, "u1")
     assert (pod["state"], pod["gpus"], pod["containers"]) == ("unlocated", [], [])
@@ -73,7 +73,7 @@ def test_a_held_pod_shows_its_containers_by_the_report():
     """Another scheduler's pod, which has no plan."""
     held = hold("u1", *ids("n1", 1, 2))
     cluster = live(node("n1", devices=report(holds=(held,))))
-    cluster.pods.see(facts("u1"))
+    cluster.pods.update(facts("u1"))
     cluster.pods.read(whole("u1", "n1", 2))
     pod = pod_of(cluster, "u1")
     assert (pod["state"], pod["gpus"], pod["planned_ids"]) == ("held", [1, 2], [])
@@ -86,7 +86,7 @@ def test_a_pod_that_did_not_get_its_plan_shows_both():
     """What it has counts; the plan stands beside it."""
     held = hold("u1", *ids("n1", 2, 3))
     cluster = live(node("n1", devices=report(holds=(held,))))
-    cluster.pods.see(facts("u1", plan_of("n1", *ids("n1", 0, 1))))
+    cluster.pods.update(facts("u1", plan_of("n1", *ids("n1", 0, 1))))
     pod = pod_of(cluster, "u1")
     assert (pod["gpus"], pod["as_planned"]) == ([2, 3], False)
     assert pod["planned_ids"] == list(ids("n1", 0, 1))
@@ -104,7 +104,7 @@ def test_a_hold_of_an_unknown_pod_shows_no_name():
 def test_an_unhealthy_device_in_use_keeps_its_owner():
     """With the reason beside it."""
     cluster = live(node("n1", devices=report(*ids("n1", 1))))
-    cluster.pods.see(facts("u1", plan_of("n1", *ids("n1", 1, 2))))
+    cluster.pods.update(facts("u1", plan_of("n1", *ids("n1", 1, 2))))
     gpus = node_of(cluster)["gpus"]
     assert (gpus[1]["state"], gpus[1]["pod"], gpus[1]["reason"]) == (
         "planned",
@@ -152,10 +152,10 @@ def test_answers_follow_the_nodes():
     cluster = live(node("n1"), node("n2"))
     reads = served(cluster)
     before = reads.get("nodes")["items"]
-    cluster.pods.see(facts("u1", plan_of("n1", *ids("n1", 0, 1))))
+    cluster.pods.update(facts("u1", plan_of("n1", *ids("n1", 0, 1))))
     first, second = reads.get("nodes")["items"]
     assert (first["free"], second) == (2, before[1])
-    cluster.lose_node("n1")
+    cluster.delete_node("n1")
     assert [one["name"] for one in reads.get("nodes")["items"]] == ["n2"]
     assert reads.get("cluster")["pods_placed"] == 0
     assert [one["nodes"] for one in reads.get("capacity")["machines"]] == [1]
@@ -165,7 +165,7 @@ def large(topology: NodeTopology) -> Any:
     """The answer of a node of 24 GPUs, of which a pod has four."""
     text = topology_text("n1", machine=topology)
     cluster = live(node("n1", topology=text, allocatable={GPU: 24}, capacity={GPU: 24}))
-    cluster.pods.see(facts("u1", plan_of("n1", *ids("n1", 0, 1, 2, 3))))
+    cluster.pods.update(facts("u1", plan_of("n1", *ids("n1", 0, 1, 2, 3))))
     (machine,) = served(cluster).get("machines")["items"]
     return node_of(cluster), pod_of(cluster, "u1"), machine
 

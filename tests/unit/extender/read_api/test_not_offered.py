@@ -6,7 +6,7 @@ import asyncio
 import json
 
 from extender.engine import Engine
-from extender.engine.events import NodeGone, PendingGone, PendingSeen
+from extender.engine.events import NodeDeleted, PendingDeleted, PendingUpdated
 from extender.protocol import Verb
 from extender.read_api import NotOffered, ReadApi
 from extender.rules import Rules
@@ -45,7 +45,7 @@ def names(found):
 def test_a_pod_shows_the_schedulers_message_and_its_age():
     """`kubectl describe` has the same."""
     engine, found = made()
-    found.take(PendingSeen(seen(), 5.0))
+    found.take(PendingUpdated(seen(), 5.0))
     api = ReadApi(engine, clock=lambda: 9.0, is_ready=lambda: True, not_offered=found)
 
     async def read():
@@ -69,13 +69,13 @@ def test_what_would_make_room_is_on_a_node_that_its_selector_allows():
     """The pod's whole spec is at hand."""
     cluster = live(node("n1"), node("n2"))
     for name in ("n1", "n2"):
-        cluster.pods.see(facts(f"of-{name}", plan_of(name, *ids(name))))
+        cluster.pods.update(facts(f"of-{name}", plan_of(name, *ids(name))))
     engine = Engine(cluster, RULES)
     found = NotOffered(engine)
     field = {"key": "metadata.name", "operator": "In", "values": ["n2"]}
     terms = {"nodeSelectorTerms": [{"matchFields": [field]}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
-    found.take(PendingSeen(seen(spec__affinity=affinity), 5.0))
+    found.take(PendingUpdated(seen(spec__affinity=affinity), 5.0))
     api = ReadApi(engine, clock=lambda: 9.0, is_ready=lambda: True, not_offered=found)
 
     async def read():
@@ -90,10 +90,10 @@ def test_what_would_make_room_is_on_a_node_that_its_selector_allows():
 def test_a_pod_that_was_not_tried_yet_has_no_message():
     """Its scheduler may be down."""
     _, found = made()
-    found.take(PendingSeen(seen(message=None), 0.0))
-    found.take(PendingSeen(seen("u2", status__conditions=None), 0.0))
+    found.take(PendingUpdated(seen(message=None), 0.0))
+    found.take(PendingUpdated(seen("u2", status__conditions=None), 0.0))
     assert [one.message for one in found.pods()] == ["", ""]
-    found.take(PendingSeen(seen("u2", metadata__creationTimestamp="soon"), 0.0))
+    found.take(PendingUpdated(seen("u2", metadata__creationTimestamp="soon"), 0.0))
     assert [one.since_s for one in found.pods()][1] == 0.0
 
 
@@ -110,7 +110,7 @@ def test_only_pods_that_wait_for_our_gpus_count():
         seen(status__phase="Failed"),
         seen(metadata__annotations={"coterie.gpu/affinity": "nvlnk"}),
     ):
-        found.take(PendingSeen(one, 0.0))
+        found.take(PendingUpdated(one, 0.0))
     assert names(found) == []
     assert found.n_pods == 0
 
@@ -119,14 +119,14 @@ def test_a_pod_leaves_when_it_is_known_otherwise():
     """Rejected by filter it is in the pool; gone, bound or no longer listed it waits no more."""
     engine, found = made()
     for uid in ("u1", "u2", "u3"):
-        found.take(PendingSeen(seen(uid), 0.0))
+        found.take(PendingUpdated(seen(uid), 0.0))
     assert names(found) == ["u1", "u2", "u3"]
     engine.answer(Verb.FILTER, args(pod(4, uid="u1"), ["nowhere"]), 0.0)
     assert names(found) == ["u2", "u3"]
-    found.take(PendingGone("u2"))
-    found.take(NodeGone("n"))
+    found.take(PendingDeleted("u2"))
+    found.take(NodeDeleted("n"))
     assert names(found) == ["u3"]
-    found.take(PendingSeen(seen("u3", spec__nodeName="n"), 0.0))
+    found.take(PendingUpdated(seen("u3", spec__nodeName="n"), 0.0))
     assert names(found) == []
 
 
@@ -135,5 +135,5 @@ def test_no_more_are_kept_than_of_rejected_pods(monkeypatch):
     monkeypatch.setattr("extender.read_api.not_offered.MAX_PODS", 2)
     _, found = made()
     for uid in ("u1", "u2", "u3"):
-        found.take(PendingSeen(seen(uid), 0.0))
+        found.take(PendingUpdated(seen(uid), 0.0))
     assert names(found) == ["u2", "u3"]

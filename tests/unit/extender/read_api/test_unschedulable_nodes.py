@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def cluster() -> LiveCluster:
     """Four GPUs on each node; n1 has a pod with two of them, and n2, cordoned, one that is bad."""
     made = live(node("n1"), node("n2", devices=report("n2-0"), kubernetes_taints=(CORDONED,)))
-    made.pods.see(facts("u1", plan_of("n1", *ids("n1", 0, 1))))
+    made.pods.update(facts("u1", plan_of("n1", *ids("n1", 0, 1))))
     return made
 
 
@@ -90,16 +90,16 @@ def test_their_free_gpus_are_unavailable_and_form_no_set(cluster):
         "8": 0,
     }
     assert sets_of_two(served) == 1
-    cluster.see_node(node("n2", devices=report("n2-0")))
+    cluster.update_node(node("n2", devices=report("n2-0")))
     assert (sums(served)["free"], sums(served)["unavailable"]) == (5, 0)
     assert (sums(served)["2"], sets_of_two(served)) == (2, 2)
-    cluster.see_node(node("n2", devices=report("n2-0"), kubernetes_taints=(CORDONED,)))
+    cluster.update_node(node("n2", devices=report("n2-0"), kubernetes_taints=(CORDONED,)))
     assert (sums(served)["free"], sets_of_two(served)) == (2, 1)
 
 
 def test_a_machine_type_that_is_closed_as_a_whole_keeps_its_series(cluster):
     """An alert on too few sets would be silent when a rack is cordoned."""
-    cluster.see_node(node("n1", kubernetes_taints=(CORDONED,)))
+    cluster.update_node(node("n1", kubernetes_taints=(CORDONED,)))
     served = of(cluster)
     assert (sets_of_two(served), sums(served)["free"], sums(served)["unavailable"]) == (0, 0, 5)
 
@@ -140,7 +140,7 @@ NOT_READY = Taint(f"{KUBERNETES}not-ready", "", "NoSchedule")
 def test_a_pod_that_tolerates_every_taint_may_go_there(cluster, tolerations, is_offered):
     """As kube-scheduler offers it. Admission may give any pod a toleration of pressure."""
     assert explained(cluster, 2, *tolerations)["summary"]["n_fit"] == 1 + is_offered
-    cluster.see_node(node("n2", kubernetes_taints=(CORDONED, NOT_READY)))
+    cluster.update_node(node("n2", kubernetes_taints=(CORDONED, NOT_READY)))
     is_offered = tolerations == [{"operator": "Exists"}]
     assert explained(cluster, 2, *tolerations)["summary"]["n_fit"] == 1 + is_offered
 

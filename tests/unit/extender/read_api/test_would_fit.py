@@ -128,14 +128,14 @@ def test_another_label_of_a_node_changes_the_answer():
     """Though it changes nothing that the verbs decide by, nor the generation."""
     cluster = live(node("n1", labels={PRODUCT: "x"}))
     cluster.set_freshness(is_synced=True, observed_at_s=None)
-    cluster.pods.see(facts("u1", plan_of("n1", *(f"n1-{i}" for i in range(4)))))
+    cluster.pods.update(facts("u1", plan_of("n1", *(f"n1-{i}" for i in range(4)))))
     served = ServedReads(Engine(cluster, RULES))
     content = pod(2, uid="w")
     content["spec"]["nodeSelector"] = {PRODUCT: "y"}
     served.engine.answer(Verb.FILTER, args(content, ["n1"]), 0.0)
     first = served.call("/api/v1/pending")
     assert pending(served) == {"pod-w": None}
-    cluster.see_node(node("n1", labels={PRODUCT: "y"}))
+    cluster.update_node(node("n1", labels={PRODUCT: "y"}))
     assert pending(served)["pod-w"]["when_ended"] == ["default/pod-u1"]
     again = served.call("/api/v1/pending", if_none_match=first.headers["etag"])
     assert again.status_code == 200
@@ -183,8 +183,8 @@ def test_what_pods_cannot_leave_does_not_count():
         resources=(GPU, MIG),
     )
     cluster.set_freshness(is_synced=True, observed_at_s=None)
-    cluster.pods.see(facts("u1", plan_of("n1", "n1-0", "n1-1")))
-    cluster.pods.see(facts("u2", plan_of("n1", "n1-2")))
+    cluster.pods.update(facts("u1", plan_of("n1", "n1-0", "n1-1")))
+    cluster.pods.update(facts("u2", plan_of("n1", "n1-2")))
     cluster.pods.nominations.add(wish("p", 1, priority=9), "n1")
     served = ServedReads(Engine(cluster, RULES))
     assert not served.filter(2, "w", ["n1", "n2"])["NodeNames"]
@@ -209,10 +209,10 @@ def test_machines_that_are_rated_slowly_are_passed_over():
     machine = cluster.snapshot.nodes["n1"].kind.machine
     assert machine is not None
     assert machine.is_rated_slowly
-    cluster.pods.see(facts("u0", plan_of("n1", *(f"n1-{i}" for i in range(3, 20)))))
+    cluster.pods.update(facts("u0", plan_of("n1", *(f"n1-{i}" for i in range(3, 20)))))
     for i in range(3):
-        cluster.pods.see(facts(f"u1-{i}", plan_of("n1", f"n1-{i}")))
-    cluster.pods.see(facts("u2", plan_of("n2", *(f"n2-{i}" for i in range(4)))))
+        cluster.pods.update(facts(f"u1-{i}", plan_of("n1", f"n1-{i}")))
+    cluster.pods.update(facts("u2", plan_of("n2", *(f"n2-{i}" for i in range(4)))))
     served = ServedReads(Engine(cluster, RULES))
     served.engine.answer(Verb.FILTER, args(pod(1, uid="w"), ["n1", "n2"]), 0.0)
     found = pending(served)["pod-w"]

@@ -135,12 +135,12 @@ class TestNodes:
     def test_gpus_that_fall_off_and_come_back_take_the_plans_with_them(self):
         """A node counts only while its capacity and its topology disagree."""
         cluster = live(node("n1"))
-        cluster.pods.see(facts("p", plan_of("n1", "n1-1")))
-        cluster.see_node(node("n1", allocatable={GPU: 1}, capacity={GPU: 1}))
+        cluster.pods.update(facts("p", plan_of("n1", "n1-1")))
+        cluster.update_node(node("n1", allocatable={GPU: 1}, capacity={GPU: 1}))
         assert digest(cluster, "n1") is None
         assert [type(one) for one in cluster.take_effects()] == [NodeProblem]
-        cluster.see_node(node("n1", allocatable={GPU: 0}, capacity={GPU: 0}))
-        cluster.see_node(node("n1", allocatable={GPU: 2}, capacity={GPU: 4}))
+        cluster.update_node(node("n1", allocatable={GPU: 0}, capacity={GPU: 0}))
+        cluster.update_node(node("n1", allocatable={GPU: 2}, capacity={GPU: 4}))
         assert digest(cluster, "n1") is not None
         assert free(cluster, "n1") == "1011"
         assert cluster.take_effects() == ()
@@ -168,22 +168,22 @@ class TestNodes:
     def test_allocatable_that_comes_and_goes_takes_the_node_with_it(self):
         """A kubelet that restarts says 0 until the plugin has registered again."""
         cluster = live(node("n1"))
-        cluster.pods.see(facts("p", plan_of("n1", "n1-1")))
+        cluster.pods.update(facts("p", plan_of("n1", "n1-1")))
         assert free(cluster, "n1") == "1011"
-        cluster.see_node(node("n1", allocatable={GPU: 0}))
+        cluster.update_node(node("n1", allocatable={GPU: 0}))
         assert free(cluster, "n1") == ""
-        cluster.see_node(node("n1"))
+        cluster.update_node(node("n1"))
         assert (free(cluster, "n1"), cluster.take_effects()) == ("1011", ())
 
     def test_a_count_only_node_grows_and_shrinks(self):
         """What is used stays used; where there is less than that, nothing is free."""
         cluster = live(bare("n1", 4))
-        cluster.pods.see(facts("p"))
+        cluster.pods.update(facts("p"))
         cluster.pods.read(whole("p", "n1", 3))
         assert free(cluster, "n1") == "0001"
-        cluster.see_node(bare("n1", 6))
+        cluster.update_node(bare("n1", 6))
         assert free(cluster, "n1") == "000111"
-        cluster.see_node(bare("n1", 2))
+        cluster.update_node(bare("n1", 2))
         assert free(cluster, "n1") == "00"
 
     def test_a_huge_count_is_cut_to_what_a_node_may_have(self):
@@ -206,7 +206,7 @@ class TestNodes:
         topology = cluster.reader.unbuilt(other)
         assert topology is not None
         assert topology.n_gpus == 4
-        cluster.see_node(other)
+        cluster.update_node(other)
         assert cluster.reader.unbuilt(other) is None
 
     def test_own_measured_figures_make_a_kind_of_their_own(self):
@@ -231,33 +231,33 @@ class TestNodes:
         seen = set()
         for i in range(12):
             text = topology_text("n1", machine=measured(90.0 + i / 100))
-            cluster.see_node(node("n1", topology=text))
+            cluster.update_node(node("n1", topology=text))
             seen.add(cluster.snapshot.nodes["n1"].kind)
         assert len(seen) == 12
 
     def test_a_node_that_comes_back_with_other_devices_starts_empty(self):
         """A machine was replaced under the same name: ids of the old one mean nothing."""
         cluster = live(node("n1"))
-        cluster.pods.see(facts("p", plan_of("n1", "n1-0", "n1-1")))
+        cluster.pods.update(facts("p", plan_of("n1", "n1-0", "n1-1")))
         assert free(cluster, "n1") == "0011"
-        cluster.lose_node("n1")
+        cluster.delete_node("n1")
         assert "n1" not in cluster.snapshot.nodes
-        cluster.see_node(node("n1", prefix="new-"))
+        cluster.update_node(node("n1", prefix="new-"))
         assert digest(cluster, "n1") is not None
         assert free(cluster, "n1") == "1111"
         assert cluster.take_effects() == (probe("p"),)
         lost = [{"pod": "default/pod-p", "pod_uid": "p", "ids": ["n1-0", "n1-1"]}]
         assert shown(cluster, "n1")["lost"] == lost
-        cluster.pods.lose("p")
+        cluster.pods.delete("p")
         assert shown(cluster, "n1")["lost"] == []
 
     def test_a_node_that_comes_back_as_it_was_has_its_pods(self):
         """A deleted Node object does not stop containers."""
         cluster = live(node("n1"))
-        cluster.pods.see(facts("p", plan_of("n1", "n1-0")))
-        cluster.lose_node("n1")
-        cluster.lose_node("n1")
-        cluster.see_node(node("n1"))
+        cluster.pods.update(facts("p", plan_of("n1", "n1-0")))
+        cluster.delete_node("n1")
+        cluster.delete_node("n1")
+        cluster.update_node(node("n1"))
         assert free(cluster, "n1") == "0111"
 
     def test_a_list_of_nodes_is_complete(self):
@@ -271,7 +271,7 @@ class TestNodes:
         """No GPU pod is drawn to other nodes, so theirs do not concern the candidate limit."""
         cluster = live(node("n1"), node("n2", allocatable={}, has_soft_taint=True))
         assert not cluster.snapshot.node_index.has_soft_taints
-        cluster.see_node(node("n1", has_soft_taint=True))
+        cluster.update_node(node("n1", has_soft_taint=True))
         index = cluster.snapshot.node_index
         assert (index.has_soft_taints, index.is_soft_tainted.tolist()) == (True, [True, False])
 
@@ -281,29 +281,29 @@ class TestHealth:
         """The node's report is the only word on health."""
         cluster = live(node("n1", devices=report("n1-1", "unheard-of")))
         assert free(cluster, "n1") == "1011"
-        cluster.see_node(node("n1", devices=report(generation=2)))
+        cluster.update_node(node("n1", devices=report(generation=2)))
         assert free(cluster, "n1") == "1111"
 
     def test_a_plan_keeps_its_bad_device(self):
         """A running container keeps its GPU, also where the health is known before the plan."""
         cluster = live(node("n1", devices=report("n1-1")))
         assert free(cluster, "n1") == "1011"
-        cluster.pods.see(facts("p", plan_of("n1", "n1-0", "n1-1")))
+        cluster.pods.update(facts("p", plan_of("n1", "n1-0", "n1-1")))
         assert owners(cluster, "n1") == {
             "n1-0": ("bound", "p"),
             "n1-1": ("bound_unhealthy", "p"),
         }
-        cluster.pods.lose("p")
+        cluster.pods.delete("p")
         assert free(cluster, "n1") == "1011"
 
     def test_a_device_that_sickens_under_a_pod_is_not_free_after_it(self):
         """Health and ownership are two things."""
         cluster = live(node("n1"))
-        cluster.pods.see(facts("p", plan_of("n1", "n1-0")))
+        cluster.pods.update(facts("p", plan_of("n1", "n1-0")))
         assert free(cluster, "n1") == "0111"
-        cluster.see_node(node("n1", devices=report("n1-0")))
+        cluster.update_node(node("n1", devices=report("n1-0")))
         assert owners(cluster, "n1") == {"n1-0": ("bound_unhealthy", "p")}
-        cluster.pods.lose("p")
+        cluster.pods.delete("p")
         assert free(cluster, "n1") == "0111"
         assert cluster.counts()[DeviceState.UNHEALTHY] == 1
 
@@ -314,7 +314,7 @@ class TestHealth:
         (problem,) = cluster.take_effects()
         assert isinstance(problem, NodeProblem)
         assert problem.detail == "devices text: the text has no v, expected one"
-        cluster.see_node(node("n1", devices="{}", zone="z2"))
+        cluster.update_node(node("n1", devices="{}", zone="z2"))
         assert cluster.take_effects() == ()
 
 
@@ -322,48 +322,48 @@ class TestPlannedPods:
     def test_pods_may_be_seen_before_their_node(self):
         """The watches start side by side."""
         cluster = live()
-        cluster.pods.see(facts("p", plan_of("n1", "n1-2")))
-        cluster.see_node(node("n1"))
+        cluster.pods.update(facts("p", plan_of("n1", "n1-2")))
+        cluster.update_node(node("n1"))
         assert free(cluster, "n1") == "1101"
 
     def test_a_pod_that_ends_frees_its_devices(self):
         """Terminal pods leave the watch as if they were deleted."""
         cluster = live(node("n1"))
-        cluster.pods.see(facts("p", plan_of("n1", "n1-2")))
-        cluster.pods.lose("p")
-        cluster.pods.lose("p")
+        cluster.pods.update(facts("p", plan_of("n1", "n1-2")))
+        cluster.pods.delete("p")
+        cluster.pods.delete("p")
         assert (free(cluster, "n1"), cluster.n_pods) == ("1111", 0)
 
     def test_a_list_of_pods_is_complete(self):
         """Pods that ended while the extender was away must not keep their devices."""
         cluster = live(node("n1"))
-        cluster.pods.see(facts("old", plan_of("n1", "n1-0")))
-        cluster.pods.see(facts("p", plan_of("n1", "n1-1")))
+        cluster.pods.update(facts("old", plan_of("n1", "n1-0")))
+        cluster.pods.update(facts("p", plan_of("n1", "n1-1")))
         cluster.pods.replace([facts("p", plan_of("n1", "n1-1")), facts("q", plan_of("n1", "n1-2"))])
         assert free(cluster, "n1") == "1001"
 
     def test_the_same_event_twice_changes_nothing(self):
         """Watches repeat themselves; the snapshot may not move for it."""
         cluster = live(node("n1"))
-        cluster.pods.see(facts("p", plan_of("n1", "n1-2")))
+        cluster.pods.update(facts("p", plan_of("n1", "n1-2")))
         snapshot = cluster.snapshot
-        cluster.pods.see(facts("p", plan_of("n1", "n1-2")))
-        cluster.see_node(node("n1"))
+        cluster.pods.update(facts("p", plan_of("n1", "n1-2")))
+        cluster.update_node(node("n1"))
         assert cluster.snapshot is snapshot
 
     def test_a_changed_plan_is_followed(self):
         """A plan should not change, but what the pod has is what counts."""
         cluster = live(node("n1"), node("n2"))
-        cluster.pods.see(facts("p", plan_of("n1", "n1-2")))
+        cluster.pods.update(facts("p", plan_of("n1", "n1-2")))
         assert free(cluster, "n1") == "1101"
-        cluster.pods.see(facts("p", plan_of("n2", "n2-0")))
+        cluster.pods.update(facts("p", plan_of("n2", "n2-0")))
         assert (free(cluster, "n1"), free(cluster, "n2")) == ("1111", "0111")
 
     def test_of_two_plans_the_later_one_waits_for_its_device(self):
         """A fail-over may bind twice: no device has two owners, no pod loses the rest."""
         cluster = live(node("n1"))
-        cluster.pods.see(facts("p", plan_of("n1", "n1-0", "n1-1")))
-        cluster.pods.see(facts("q", plan_of("n1", "n1-1", "n1-2")))
+        cluster.pods.update(facts("p", plan_of("n1", "n1-0", "n1-1")))
+        cluster.pods.update(facts("q", plan_of("n1", "n1-1", "n1-2")))
         assert owners(cluster, "n1") == {
             "n1-0": ("bound", "p"),
             "n1-1": ("bound", "p"),
@@ -373,16 +373,16 @@ class TestPlannedPods:
         assert cluster.take_effects() == (conflict,)
         contested = shown(cluster, "n1")["contested"]
         assert contested == [{"pod": "default/pod-q", "pod_uid": "q", "devices": 1}]
-        cluster.see_node(node("n1", zone="z2"))
+        cluster.update_node(node("n1", zone="z2"))
         assert (free(cluster, "n1"), cluster.take_effects()) == ("0001", ())
-        cluster.pods.lose("p")
+        cluster.pods.delete("p")
         assert owners(cluster, "n1") == {"n1-1": ("bound", "q"), "n1-2": ("bound", "q")}
         assert shown(cluster, "n1")["contested"] == []
 
     def test_a_planned_device_that_the_node_no_longer_has_is_lost(self):
         """It conflicts with nothing; the pod is read, as the kubelet may have given it another."""
         cluster = live(node("n1"))
-        cluster.pods.see(facts("p", plan_of("n1", "n1-0", "gone-1")))
+        cluster.pods.update(facts("p", plan_of("n1", "n1-0", "gone-1")))
         assert (free(cluster, "n1"), cluster.take_effects()) == ("0111", (probe("p"),))
         assert digest(cluster, "n1") is not None
         lost = [{"pod": "default/pod-p", "pod_uid": "p", "ids": ["gone-1"]}]
@@ -402,23 +402,23 @@ class TestPlannedPods:
             fabrics=(),
         )
         cluster = live(node("n1"))
-        cluster.pods.see(facts("p", plan_of("n1", "n1-2", "n1-3")))
+        cluster.pods.update(facts("p", plan_of("n1", "n1-2", "n1-3")))
         text = topology_text("n1", machine=three)
-        cluster.see_node(node("n1", topology=text, allocatable={GPU: 3}))
+        cluster.update_node(node("n1", topology=text, allocatable={GPU: 3}))
         assert owners(cluster, "n1") == {"n1-2": ("bound", "p")}
         assert free(cluster, "n1") == "110"
         plan = choose(cluster, wish("q", 2, policy="required", affinity="nvlink"), "n1", Rater())
         assert plan.ids == ("n1-0", "n1-1")
-        cluster.see_node(node("n1"))
+        cluster.update_node(node("n1"))
         assert (free(cluster, "n1"), shown(cluster, "n1")["lost"]) == ("1100", [])
 
     def test_a_held_device_that_the_node_no_longer_has_is_lost(self):
         """What the agent says of a pod that has no plan, or other devices than planned."""
         held = report(holds=(hold("p", "n1-0", "gone-1"), hold("q", "n1-2", "gone-2")))
         cluster = live(node("n1", devices=held))
-        cluster.pods.see(facts("p"))
+        cluster.pods.update(facts("p"))
         cluster.pods.read(whole("p", "n1", 2))
-        cluster.pods.see(facts("q", plan_of("n1", "n1-1", "n1-3")))
+        cluster.pods.update(facts("q", plan_of("n1", "n1-1", "n1-3")))
         assert owners(cluster, "n1") == {"n1-0": ("held", "p"), "n1-2": ("held", "q")}
         assert (free(cluster, "n1"), digest(cluster, "n1") is None) == ("0101", False)
         assert [one["ids"] for one in shown(cluster, "n1")["lost"]] == [["gone-1"], ["gone-2"]]
@@ -426,7 +426,7 @@ class TestPlannedPods:
     def test_an_unknown_id_that_only_a_status_names_is_not_taken_for_lost(self):
         """Another plugin may name devices otherwise than the topology: the node counts."""
         cluster = live(node("n1"))
-        cluster.pods.see(facts("p"))
+        cluster.pods.update(facts("p"))
         cluster.pods.read(whole("p", "n1", 2, "n1-0", "GPU-0::0"))
         assert (free(cluster, "n1"), digest(cluster, "n1")) == ("0011", None)
         assert shown(cluster, "n1")["lost"] == []
@@ -434,13 +434,13 @@ class TestPlannedPods:
     def test_where_devices_have_no_names_a_plan_is_a_count(self):
         """Its ids are not lost: the node does not say what it has."""
         cluster = live(bare("n1"))
-        cluster.pods.see(facts("p", plan_of("n1", "n1-0", "n1-1")))
+        cluster.pods.update(facts("p", plan_of("n1", "n1-0", "n1-1")))
         assert (free(cluster, "n1"), shown(cluster, "n1")["lost"]) == ("0011", [])
 
     def test_a_plan_for_another_node_is_no_plan(self):
         """Whoever wrote it, the pod is where its spec says."""
         cluster = live(node("n1"), node("n2"))
-        cluster.pods.see(facts("p", plan_of("n1", "n1-0")))
+        cluster.pods.update(facts("p", plan_of("n1", "n1-0")))
         cluster.pods.read(whole("p", "n2", 2))
         assert (free(cluster, "n1"), free(cluster, "n2")) == ("1111", "0011")
         assert cluster.bound("p") == BoundPod("p", "default", "pod-p", "n2", None)
@@ -449,7 +449,7 @@ class TestPlannedPods:
         """Before that the node may still be on its way; 40,000 reads would be the price."""
         cluster = live(node("n1"))
         cluster.set_freshness(is_synced=False, observed_at_s=0.0)
-        cluster.pods.see(facts("p", plan_of("n9", "n9-0")))
+        cluster.pods.update(facts("p", plan_of("n9", "n9-0")))
         assert cluster.take_effects() == ()
         cluster.set_freshness(is_synced=True, observed_at_s=1.0)
         assert cluster.take_effects() == (probe("p"),)
@@ -460,7 +460,7 @@ class TestPlannedPods:
     def test_a_plan_that_cannot_be_read_is_looked_for(self, text):
         """Never guessed at: the pod counts as one without a plan."""
         cluster = live(node("n1"))
-        cluster.pods.see(facts("p", text))
+        cluster.pods.update(facts("p", text))
         assert cluster.take_effects() == (probe("p"),)
         cluster.pods.read(whole("p", "n1", 2))
         assert free(cluster, "n1") == "0011"
@@ -469,7 +469,7 @@ class TestPlannedPods:
         """The kubelet hands them on; they are counted once."""
         cluster = live(node("n1"))
         plan = plan_of("n1", init=("n1-1",), main=("n1-0", "n1-1"))
-        cluster.pods.see(facts("p", plan))
+        cluster.pods.update(facts("p", plan))
         assert free(cluster, "n1") == "0011"
         assert cluster.bound("p") == BoundPod("p", "default", "pod-p", "n1", encode_plan(plan))
 
@@ -478,7 +478,7 @@ class TestForeignPods:
     def test_a_pod_without_plan_is_read_in_full(self):
         """Its metadata shows neither its node nor how many devices it requests."""
         cluster = live(node("n1"))
-        cluster.pods.see(facts("p"))
+        cluster.pods.update(facts("p"))
         assert (cluster.take_effects(), cluster.bound("p")) == ((probe("p"),), None)
         cluster.pods.read(whole("p", "n1", 3))
         view = cluster.snapshot.nodes["n1"]
@@ -489,66 +489,66 @@ class TestForeignPods:
     def test_a_pod_that_cannot_request_gpus_is_never_read(self):
         """Most pods of a cluster have no GPUs."""
         cluster = live(node("n1"))
-        cluster.pods.see(facts("p", may_request=False))
+        cluster.pods.update(facts("p", may_request=False))
         assert (cluster.take_effects(), cluster.n_pods) == ((), 0)
 
     def test_a_pod_that_turns_out_to_request_none_is_read_once(self):
         """Without managed fields one look is needed, and no second one."""
         cluster = live(node("n1"))
-        cluster.pods.see(facts("p"))
+        cluster.pods.update(facts("p"))
         cluster.take_effects()
         cluster.pods.read(whole("p", "n1", 0))
         assert free(cluster, "n1") == "1111"
-        cluster.pods.see(facts("p", resource_version="2"))
+        cluster.pods.update(facts("p", resource_version="2"))
         assert cluster.take_effects() == ()
 
     def test_its_status_names_its_devices_some_seconds_later(self):
         """From 1.36 on the next sign of change is worth another look."""
         cluster = live(node("n1"))
-        cluster.pods.see(facts("p"))
+        cluster.pods.update(facts("p"))
         cluster.pods.read(whole("p", "n1", 2))
         cluster.take_effects()
-        cluster.pods.see(facts("p", resource_version="2"))
+        cluster.pods.update(facts("p", resource_version="2"))
         assert cluster.take_effects() == (probe("p"),)
         cluster.pods.read(whole("p", "n1", 2, "n1-1", "n1-3"))
         assert owners(cluster, "n1") == {"n1-1": ("held", "p"), "n1-3": ("held", "p")}
         assert cluster.snapshot.nodes["n1"].kind.machine is not None
-        cluster.pods.see(facts("p", resource_version="3"))
+        cluster.pods.update(facts("p", resource_version="3"))
         assert cluster.take_effects() == ()
 
     def test_a_sign_of_change_before_the_first_look_is_settled_is_not_lost(self):
         """The kubelet may name devices between the reading and our taking note of it."""
         cluster = live(node("n1"))
-        cluster.pods.see(facts("p"))
+        cluster.pods.update(facts("p"))
         cluster.take_effects()
         cluster.pods.read(whole("p", "n1", 1))
-        cluster.pods.see(facts("p", resource_version="2"))
+        cluster.pods.update(facts("p", resource_version="2"))
         assert cluster.take_effects() == (probe("p"),)
 
     def test_no_look_is_worth_it_where_devices_have_no_names(self):
         """A node without topology counts, whatever the status says."""
         cluster = live(bare("n1"))
-        cluster.pods.see(facts("p"))
+        cluster.pods.update(facts("p"))
         cluster.pods.read(whole("p", "n1", 2, "GPU-1", "GPU-2"))
         cluster.take_effects()
-        cluster.pods.see(facts("p", resource_version="2"))
+        cluster.pods.update(facts("p", resource_version="2"))
         assert (free(cluster, "n1"), cluster.take_effects()) == ("0011", ())
-        cluster.see_node(node("n1"))
+        cluster.update_node(node("n1"))
         assert (free(cluster, "n1"), cluster.take_effects()) == ("0011", (probe("p"),))
 
     def test_the_nodes_report_names_its_devices(self):
         """Before 1.36 the node's agent is the only one who knows."""
         cluster = live(node("n1"))
-        cluster.pods.see(facts("p"))
+        cluster.pods.update(facts("p"))
         cluster.pods.read(whole("p", "n1", 2))
-        cluster.see_node(node("n1", devices=report(holds=(hold("p", "n1-2", "n1-3"),))))
+        cluster.update_node(node("n1", devices=report(holds=(hold("p", "n1-2", "n1-3"),))))
         assert owners(cluster, "n1") == {"n1-2": ("held", "p"), "n1-3": ("held", "p")}
         assert cluster.snapshot.nodes["n1"].kind.machine is not None
 
     def test_what_is_not_named_yet_is_counted(self):
         """An init container's devices are in no status, but the pod keeps them."""
         cluster = live(node("n1"))
-        cluster.pods.see(facts("p"))
+        cluster.pods.update(facts("p"))
         cluster.pods.read(whole("p", "n1", 3, "n1-3"))
         assert free(cluster, "n1") == "0010"
         page = shown(cluster, "n1")
@@ -559,31 +559,31 @@ class TestForeignPods:
         """A force-deleted pod's containers may still run: the device is in use, whoever has it."""
         cluster = live(node("n1", devices=report(holds=(hold("x", "n1-0"),))))
         assert owners(cluster, "n1") == {"n1-0": ("held", "x@n1")}
-        cluster.pods.see(facts("x", plan_of("n1", "n1-0")))
+        cluster.pods.update(facts("x", plan_of("n1", "n1-0")))
         assert owners(cluster, "n1") == {"n1-0": ("held", "x")}
 
     def test_other_resources_of_a_pod_do_not_matter(self):
         """Only devices of the node's own resource are its devices."""
         cluster = live(node("n1"))
-        cluster.pods.see(facts("p"))
+        cluster.pods.update(facts("p"))
         other = (ContainerDevices("main", "rdma/hca", ("mlx5_0",)),)
         cluster.pods.read(replace(whole("p", "n1", 1), devices=other))
         assert free(cluster, "n1") == "0111"
-        cluster.pods.see(facts("q"))
+        cluster.pods.update(facts("q"))
         cluster.pods.read(whole("q", "n1", body=content("q", 2, resource="rdma/hca")))
         assert free(cluster, "n1") == "0111"
 
     def test_a_mistaken_annotation_does_not_hide_devices(self):
         """Another scheduler binds such a pod all the same."""
         cluster = live(node("n1"))
-        cluster.pods.see(facts("p"))
+        cluster.pods.update(facts("p"))
         cluster.pods.read(whole("p", "n1", body=content("p", 2, affinity="nvlnk")))
         assert free(cluster, "n1") == "0011"
 
     def test_a_pod_that_cannot_be_read_makes_the_node_count(self):
         """Unknown is not zero: no plan can be made beside it."""
         cluster = live(node("n1"))
-        cluster.pods.see(facts("p"))
+        cluster.pods.update(facts("p"))
         cluster.pods.read(replace(whole("p", "n1"), body=b'{"metadata":{},"spec":7}'))
         view = cluster.snapshot.nodes["n1"]
         assert (view.kind.machine, free(cluster, "n1")) == (None, "1111")
@@ -592,10 +592,10 @@ class TestForeignPods:
         """Devices may be fewer than pods that cannot be located."""
         cluster = live(node("n1"))
         for uid in "pq":
-            cluster.pods.see(facts(uid))
+            cluster.pods.update(facts(uid))
             cluster.pods.read(whole(uid, "n1", 3))
         assert free(cluster, "n1") == "0000"
-        cluster.pods.lose("p")
+        cluster.pods.delete("p")
         assert free(cluster, "n1") == "0001"
 
     @pytest.mark.parametrize(
@@ -608,9 +608,9 @@ class TestForeignPods:
     def test_a_reading_that_comes_too_late_or_too_early_is_nothing(self, late):
         """Readings are under way while the watch goes on."""
         cluster = live(node("n1"))
-        cluster.pods.see(facts("p"))
-        cluster.pods.see(facts("q"))
-        cluster.pods.lose("p")
+        cluster.pods.update(facts("p"))
+        cluster.pods.update(facts("q"))
+        cluster.pods.delete("p")
         cluster.pods.read(late)
         assert free(cluster, "n1") == "1111"
         assert cluster.bound("p") is None
@@ -618,15 +618,15 @@ class TestForeignPods:
     def test_a_reading_of_a_pod_that_has_ended_frees_it(self):
         """The watch will say so too, a little later."""
         cluster = live(node("n1"))
-        cluster.pods.see(facts("p", plan_of("n1", "n1-0")))
+        cluster.pods.update(facts("p", plan_of("n1", "n1-0")))
         cluster.pods.read(whole("p", "n1", 1, phase="Succeeded"))
         assert (free(cluster, "n1"), cluster.n_pods) == ("1111", 0)
 
     def test_a_plan_that_is_taken_away_leaves_a_pod_without_plan(self):
         """The pod was edited; it has its devices all the same."""
         cluster = live(node("n1"))
-        cluster.pods.see(facts("p", plan_of("n1", "n1-2")))
-        cluster.pods.see(facts("p"))
+        cluster.pods.update(facts("p", plan_of("n1", "n1-2")))
+        cluster.pods.update(facts("p"))
         assert (free(cluster, "n1"), cluster.take_effects()) == ("1111", (probe("p"),))
         cluster.pods.read(whole("p", "n1", 1))
         assert free(cluster, "n1") == "0111"
@@ -636,8 +636,8 @@ class TestMismatches:
     def test_what_the_kubelet_gave_wins_and_is_reported_once(self):
         """The state follows what is; the user gets an Event, in the form of the plan."""
         cluster = live(node("n1"))
-        cluster.pods.see(facts("p", plan_of("n1", "n1-0", "n1-1")))
-        cluster.see_node(node("n1", devices=report(holds=(hold("p", "n1-3", "n1-1"),))))
+        cluster.pods.update(facts("p", plan_of("n1", "n1-0", "n1-1")))
+        cluster.update_node(node("n1", devices=report(holds=(hold("p", "n1-3", "n1-1"),))))
         assert owners(cluster, "n1") == {"n1-1": ("held", "p"), "n1-3": ("held", "p")}
         given = (ContainerPlan("main", GPU, ("n1-1", "n1-3")),)
         planned = (ContainerPlan("main", GPU, ("n1-0", "n1-1")),)
@@ -647,37 +647,39 @@ class TestMismatches:
         )
         mismatch = Mismatch("default", "pod-p", "p", "n1", planned, given, text)
         assert cluster.take_effects() == (mismatch,)
-        cluster.see_node(node("n1", zone="z2", devices=report(holds=(hold("p", "n1-3", "n1-1"),))))
+        cluster.update_node(
+            node("n1", zone="z2", devices=report(holds=(hold("p", "n1-3", "n1-1"),)))
+        )
         assert cluster.snapshot.nodes["n1"].zone == "z2"
         assert cluster.take_effects() == ()
         again = live(node("n1", devices=report(holds=(hold("p", "n1-3", "n1-1"),))))
-        again.pods.see(facts("p", plan_of("n1", "n1-0", "n1-1"), allocated=text))
+        again.pods.update(facts("p", plan_of("n1", "n1-0", "n1-1"), allocated=text))
         assert again.take_effects() == ()
 
     def test_a_mismatch_that_ended_is_reported_once(self):
         """The annotation would say for ever what is not so any more."""
         cluster = live(node("n1"))
-        cluster.pods.see(facts("p", plan_of("n1", "n1-0"), allocated="something else"))
+        cluster.pods.update(facts("p", plan_of("n1", "n1-0"), allocated="something else"))
         assert cluster.take_effects() == (Agreement("default", "pod-p", "p"),)
-        cluster.see_node(node("n1", zone="z2"))
+        cluster.update_node(node("n1", zone="z2"))
         assert cluster.snapshot.nodes["n1"].zone == "z2"
         assert cluster.take_effects() == ()
 
     def test_a_swap_between_two_plans_is_no_conflict(self):
         """Equal pods may get each other's devices, which satisfies both."""
         cluster = live(node("n1"))
-        cluster.pods.see(facts("p", plan_of("n1", "n1-0")))
-        cluster.pods.see(facts("q", plan_of("n1", "n1-1")))
+        cluster.pods.update(facts("p", plan_of("n1", "n1-0")))
+        cluster.pods.update(facts("q", plan_of("n1", "n1-1")))
         swapped = report(holds=(hold("p", "n1-1"), hold("q", "n1-0")))
-        cluster.see_node(node("n1", devices=swapped))
+        cluster.update_node(node("n1", devices=swapped))
         assert owners(cluster, "n1") == {"n1-0": ("held", "q"), "n1-1": ("held", "p")}
         assert {type(one) for one in cluster.take_effects()} == {Mismatch}
 
     def test_a_hold_takes_devices_from_a_plan(self):
         """Two pods never own one device, even where the kubelet broke a plan."""
         cluster = live(node("n1"))
-        cluster.pods.see(facts("p", plan_of("n1", "n1-0", "n1-1")))
-        cluster.pods.see(facts("q"))
+        cluster.pods.update(facts("p", plan_of("n1", "n1-0", "n1-1")))
+        cluster.pods.update(facts("q"))
         cluster.pods.read(whole("q", "n1", 1, "n1-1"))
         assert owners(cluster, "n1") == {"n1-0": ("bound", "p"), "n1-1": ("held", "q")}
         assert (
@@ -688,8 +690,8 @@ class TestMismatches:
     def test_containers_that_got_what_was_planned_are_not_reported(self):
         """A report names what differs; the other containers have their plan."""
         cluster = live(node("n1"))
-        cluster.pods.see(facts("p", plan_of("n1", main=("n1-0",), side=("n1-1",))))
-        cluster.see_node(node("n1", devices=report(holds=(hold("p", "n1-2", name="side"),))))
+        cluster.pods.update(facts("p", plan_of("n1", main=("n1-0",), side=("n1-1",))))
+        cluster.update_node(node("n1", devices=report(holds=(hold("p", "n1-2", name="side"),))))
         assert owners(cluster, "n1") == {"n1-0": ("held", "p"), "n1-2": ("held", "p")}
         (mismatch,) = cluster.take_effects()
         assert isinstance(mismatch, Mismatch)
@@ -698,8 +700,8 @@ class TestMismatches:
     def test_a_container_that_was_not_planned_is_named_too(self):
         """The user sees all that the pod has."""
         cluster = live(node("n1"))
-        cluster.pods.see(facts("p", plan_of("n1", "n1-0")))
-        cluster.see_node(node("n1", devices=report(holds=(hold("p", "n1-2", name="more"),))))
+        cluster.pods.update(facts("p", plan_of("n1", "n1-0")))
+        cluster.update_node(node("n1", devices=report(holds=(hold("p", "n1-2", name="more"),))))
         (mismatch,) = cluster.take_effects()
         assert isinstance(mismatch, Mismatch)
         assert [(one.name, one.ids) for one in mismatch.containers] == [
@@ -710,16 +712,16 @@ class TestMismatches:
     def test_a_status_that_says_what_was_planned_is_no_news(self):
         """The normal case on 1.36."""
         cluster = live(node("n1"))
-        cluster.pods.see(facts("p", plan_of("n1", "n1-0", "n1-1")))
+        cluster.pods.update(facts("p", plan_of("n1", "n1-0", "n1-1")))
         cluster.pods.read(whole("p", "n1", 2, "n1-1", "n1-0"))
         assert (free(cluster, "n1"), cluster.take_effects()) == ("0011", ())
 
     def test_a_report_and_a_status_of_two_pods_cannot_both_be_right(self):
         """The pod met first keeps the device; the other one is reported."""
         cluster = live(node("n1", devices=report(holds=(hold("q", "n1-0"), hold("y", "n1-0")))))
-        cluster.pods.see(facts("p"))
+        cluster.pods.update(facts("p"))
         cluster.pods.read(whole("p", "n1", 1, "n1-0"))
-        cluster.pods.see(facts("q", plan_of("n1", "n1-0")))
+        cluster.pods.update(facts("q", plan_of("n1", "n1-0")))
         assert owners(cluster, "n1") == {"n1-0": ("held", "p")}
         assert (
             PlanConflict("default", "pod-q", "q", "n1", ("n1-0",), ("default/pod-p",))
@@ -740,9 +742,9 @@ class TestBindings:
         expected = BoundPod("p", "default", "pod-p", "n1", encode_plan(plan))
         assert (cluster.bound("p"), cluster.n_pods) == (expected, 1)
         snapshot = cluster.snapshot
-        cluster.pods.see(facts("p", plan))
+        cluster.pods.update(facts("p", plan))
         assert cluster.snapshot is snapshot
-        cluster.pods.lose("p")
+        cluster.pods.delete("p")
         assert free(cluster, "n1") == "1111"
 
     @pytest.mark.parametrize(
@@ -757,7 +759,7 @@ class TestBindings:
         cluster = live(node("n1"))
         assert bind(cluster, "p", "n1", 0)
         snapshot = cluster.snapshot
-        cluster.pods.see(facts("p", plan_of("n1", *shown)))
+        cluster.pods.update(facts("p", plan_of("n1", *shown)))
         assert owners(cluster, "n1") == owned
         assert (cluster.snapshot is snapshot) == (shown == ("n1-0",))
 
@@ -766,18 +768,18 @@ class TestBindings:
         cluster = live(node("n1"))
         assert bind(cluster, "p", "n1", 0)
         assert cluster.take_effects() == ()
-        cluster.lose_node("n1")
-        cluster.pods.see(facts("p", plan_of("n1", "n1-0")))
+        cluster.delete_node("n1")
+        cluster.pods.update(facts("p", plan_of("n1", "n1-0")))
         assert cluster.take_effects() == (probe("p"),)
 
     def test_what_a_confirmed_pod_got_is_reported_again_where_a_watch_does_not_show_it(self):
         """The kubelet was quicker than the watch, and the user's text was not written yet."""
         cluster = live(node("n1"))
         assert bind(cluster, "p", "n1", 0)
-        cluster.see_node(node("n1", devices=report(holds=(hold("p", "n1-3"),))))
+        cluster.update_node(node("n1", devices=report(holds=(hold("p", "n1-3"),))))
         effects = cluster.take_effects()
         assert [type(one) for one in effects] == [Mismatch]
-        cluster.pods.see(facts("p", plan_of("n1", "n1-0")))
+        cluster.pods.update(facts("p", plan_of("n1", "n1-0")))
         assert cluster.take_effects() == effects
 
     @pytest.mark.parametrize(
@@ -792,8 +794,8 @@ class TestBindings:
         cluster.assume(wish("p"), plan, deadline_s=10.0)
         steps = {
             "confirm": lambda: cluster.pods.confirm("p"),
-            "see": lambda: cluster.pods.see(facts("p", plan)),
-            "lose": lambda: cluster.pods.lose("p"),
+            "see": lambda: cluster.pods.update(facts("p", plan)),
+            "lose": lambda: cluster.pods.delete("p"),
         }
         for step in order:
             steps[step]()
@@ -809,7 +811,7 @@ class TestBindings:
         assert free(cluster, "n1") == "1111"
         assert bind(cluster, "q", "n1", 1)
         cluster.pods.forget("q")
-        cluster.pods.see(facts("q", plan_of("n1", "n1-1")))
+        cluster.pods.update(facts("q", plan_of("n1", "n1-1")))
         cluster.pods.forget("q")
         cluster.pods.confirm("q")
         assert free(cluster, "n1") == "1011"
@@ -832,7 +834,7 @@ class TestBindings:
     def test_what_cannot_be_had_is_refused(self, plan, why_not):
         """The plan may be older than the last event."""
         cluster = live(node("n1", devices=report("n1-1")))
-        cluster.pods.see(facts("q", plan_of("n1", "n1-0")))
+        cluster.pods.update(facts("q", plan_of("n1", "n1-0")))
         before = cluster.snapshot
         refused = cluster.assume(wish("p"), plan, deadline_s=10.0)
         assert refused == f"assume for pod p: {why_not}"
@@ -906,7 +908,7 @@ class TestBindings:
         """Its binding is a fact, confirmed or not."""
         cluster = live(node("n1"))
         cluster.assume(wish("p"), plan_of("n1", "n1-0"), deadline_s=10.0)
-        cluster.pods.see(facts("p", plan_of("n1", "n1-0")))
+        cluster.pods.update(facts("p", plan_of("n1", "n1-0")))
         cluster.set_freshness(is_synced=True, observed_at_s=99.0)
         cluster.expire(99.0)
         assert (free(cluster, "n1"), cluster.take_effects()) == ("0111", ())
@@ -922,7 +924,7 @@ class TestBindings:
         cluster.set_freshness(is_synced=True, observed_at_s=20.0)
         cluster.expire(20.0)
         assert cluster.take_effects() == (probe("p"),)
-        cluster.pods.lose("p")
+        cluster.pods.delete("p")
         assert free(cluster, "n1") == "1111"
 
     def test_a_list_older_than_the_binding_does_not_free_it(self):
@@ -945,7 +947,7 @@ class TestBindings:
         """The watch shows the pod without our plan: another binder was quicker."""
         cluster = live(node("n1"), node("n2"))
         cluster.assume(wish("p"), plan_of("n1", "n1-0"), deadline_s=10.0)
-        cluster.pods.see(facts("p"))
+        cluster.pods.update(facts("p"))
         assert (free(cluster, "n1"), cluster.take_effects()) == ("1111", (probe("p"),))
         cluster.pods.read(whole("p", "n2", 1))
         assert (free(cluster, "n1"), free(cluster, "n2")) == ("1111", "0111")
@@ -954,7 +956,7 @@ class TestBindings:
         """The annotation is the record."""
         cluster = live(node("n1"))
         cluster.assume(wish("p"), plan_of("n1", "n1-0"), deadline_s=10.0)
-        cluster.pods.see(facts("p", plan_of("n1", "n1-3")))
+        cluster.pods.update(facts("p", plan_of("n1", "n1-3")))
         assert owners(cluster, "n1") == {"n1-3": ("bound", "p")}
 
     def test_a_pod_placed_by_count_keeps_the_count(self):
@@ -966,10 +968,10 @@ class TestBindings:
         assert cluster.assume(request, plan, deadline_s=10.0) is None
         cluster.pods.confirm("p")
         assert free(cluster, "n1") == "0001"
-        cluster.pods.see(facts("p"))
+        cluster.pods.update(facts("p"))
         assert (free(cluster, "n1"), cluster.take_effects()) == ("0001", ())
         assert cluster.bound("p") == BoundPod("p", "default", "pod-p", "n1", None)
-        cluster.see_node(node("n1"))
+        cluster.update_node(node("n1"))
         assert (free(cluster, "n1"), cluster.take_effects()) == ("0001", (probe("p"),))
         cluster.pods.read(whole("p", "n1", 3, *ids("n1", 1, 2, 3)))
         assert free(cluster, "n1") == "1000"
@@ -978,7 +980,7 @@ class TestBindings:
         """Another replica was quicker: what it planned must go to no other pod."""
         cluster = live(bare("nb"), node("nc"))
         place_by_count(cluster, "p")
-        cluster.pods.see(facts("p", plan_of("nc", "nc-0", "nc-1")))
+        cluster.pods.update(facts("p", plan_of("nc", "nc-0", "nc-1")))
         assert (free(cluster, "nb"), free(cluster, "nc")) == ("1111", "0011")
         assert home(cluster, "p") == "nc"
         assert cluster.take_effects() == ()
@@ -987,9 +989,9 @@ class TestBindings:
         """It may be ours or another scheduler's; until then it counts where it was to go."""
         cluster = live(bare("nb"), node("nc"))
         place_by_count(cluster, "p")
-        cluster.pods.see(facts("p"))
+        cluster.pods.update(facts("p"))
         assert (cluster.bound("p"), cluster.take_effects()) == (None, (probe("p"),))
-        cluster.pods.see(facts("p"))
+        cluster.pods.update(facts("p"))
         assert (free(cluster, "nb"), cluster.take_effects()) == ("0011", (probe("p"),))
         cluster.pods.read(whole("p", "nc", 2))
         assert (free(cluster, "nb"), free(cluster, "nc")) == ("1111", "0011")
@@ -998,7 +1000,7 @@ class TestBindings:
         """The watch may be quicker than the answer."""
         cluster = live(bare("nb"))
         place_by_count(cluster, "p")
-        cluster.pods.see(facts("p"))
+        cluster.pods.update(facts("p"))
         cluster.pods.confirm("p")
         assert (free(cluster, "nb"), home(cluster, "p")) == ("0011", "nb")
 
@@ -1006,7 +1008,7 @@ class TestBindings:
         """The watch shows the pod, so it is elsewhere: the reading shows where."""
         cluster = live(bare("nb"), node("nc"))
         place_by_count(cluster, "p")
-        cluster.pods.see(facts("p"))
+        cluster.pods.update(facts("p"))
         cluster.pods.forget("p")
         cluster.pods.forget("unknown")
         assert (free(cluster, "nb"), cluster.take_effects()) == ("1111", (probe("p"),))
@@ -1031,7 +1033,7 @@ class TestBindings:
         bind(cluster, "p", "n1", 0)
         cluster.set_freshness(is_synced=True, observed_at_s=10.0)
         cluster.expire(10.0)
-        cluster.pods.see(facts("p", plan_of("n1", "n1-0")))
+        cluster.pods.update(facts("p", plan_of("n1", "n1-0")))
         cluster.pods.read(whole("p", None))
         assert free(cluster, "n1") == "0111"
 
@@ -1039,7 +1041,7 @@ class TestBindings:
         """A node deleted during bind takes its assumptions' devices with it."""
         cluster = live(node("n1"), node("n2"))
         cluster.assume(wish("p"), plan_of("n1", "n1-0"), deadline_s=10.0)
-        cluster.lose_node("n1")
+        cluster.delete_node("n1")
         assert cluster.assume(wish("p"), plan_of("n2", "n2-0"), deadline_s=10.0) is None
         assert free(cluster, "n2") == "0111"
 
@@ -1073,13 +1075,13 @@ class TestNominations:
         """Freed devices are claimed before another pod sees them free."""
         cluster = live(node("n1"))
         for i in range(4):
-            cluster.pods.see(facts(f"v{i}", plan_of("n1", f"n1-{i}")))
+            cluster.pods.update(facts(f"v{i}", plan_of("n1", f"n1-{i}")))
         cluster.pods.nominations.add(wish("p", 2), "n1")
         assert owners(cluster, "n1")["n1-0"] == ("bound", "v0")
         cluster.take_freed_nodes()
-        cluster.pods.lose("v0")
+        cluster.pods.delete("v0")
         assert (free(cluster, "n1"), set(cluster.take_freed_nodes())) == ("1000", {"n1"})
-        cluster.pods.lose("v3")
+        cluster.pods.delete("v3")
         assert free(cluster, "n1") == "0000"
         assert owners(cluster, "n1")["n1-0"] == ("claimed", "p")
         refused = cluster.assume(wish("q"), plan_of("n1", "n1-0"), deadline_s=10.0)
@@ -1095,18 +1097,18 @@ class TestNominations:
         victims = [facts("v0", plan_of("n1", *ids("n1", 0, 1, 2)))]
         victims.append(facts("v1", plan_of("n1", "n1-3")))
         for pod in (*victims, facts("stays", plan_of("n1", "n1-4"))):
-            cluster.pods.see(pod)
+            cluster.pods.update(pod)
         if is_first:
             cluster.pods.nominations.add(request, "n1")
             assert free(cluster, "n1") == "00000111"
         for pod in victims:
-            cluster.pods.see(replace(pod, deletion_grace_s=30))
+            cluster.pods.update(replace(pod, deletion_grace_s=30))
         cluster.pods.nominations.add(request, "n1")
-        cluster.pods.lose("v0")
+        cluster.pods.delete("v0")
         assert free(cluster, "n1") == "00000111"
         assert owners(cluster, "n1")["n1-0"] == ("claimed", "p")
         assert set(choose(cluster, wish("q"), "n1", Rater()).ids) < set(ids("n1", 5, 6, 7))
-        cluster.pods.lose("v1")
+        cluster.pods.delete("v1")
         assert choose(cluster, request, "n1", Rater()).ids == ids("n1", 0, 1, 2, 3)
 
     def test_two_nominations_do_not_wait_for_the_same_devices(self):
@@ -1114,10 +1116,10 @@ class TestNominations:
         cluster = live(node("n1"))
         for i in range(3):
             planned = facts(f"v{i}", plan_of("n1", f"n1-{i}"))
-            cluster.pods.see(replace(planned, deletion_grace_s=30))
+            cluster.pods.update(replace(planned, deletion_grace_s=30))
         cluster.pods.nominations.add(wish("p", 3, priority=2), "n1")
         cluster.pods.nominations.add(wish("q", 3, priority=1), "n1")
-        cluster.pods.lose("v0")
+        cluster.pods.delete("v0")
         claimed = [owner for state, owner in owners(cluster, "n1").values() if state == "claimed"]
         assert set(claimed) == {"p"}
 
@@ -1193,9 +1195,9 @@ class TestNominations:
         cluster = live()
         cluster.pods.nominations.add(wish("p", 2), "n1")
         assert cluster.snapshot_for(wish("p", 2)) is cluster.snapshot
-        cluster.see_node(node("n1"))
+        cluster.update_node(node("n1"))
         assert free(cluster, "n1").count("0") == 2
-        cluster.lose_node("n1")
+        cluster.delete_node("n1")
         assert cluster.snapshot_for(wish("q", 2, priority=9)) is cluster.snapshot
 
     def test_on_a_count_only_node_the_count_is_claimed(self):
@@ -1210,7 +1212,7 @@ class TestNominations:
         cluster = live(node("n1"))
         cluster.pods.nominations.add(wish("p", 1), "n1")
         (mine,) = owners(cluster, "n1")
-        cluster.see_node(node("n1", devices=report(mine)))
+        cluster.update_node(node("n1", devices=report(mine)))
         (other,) = owners(cluster, "n1")
         assert other != mine
 
@@ -1222,7 +1224,7 @@ class TestReading:
         first = cluster.snapshot
         assert cluster.snapshot is first
         for i in range(4):
-            cluster.pods.see(facts(f"p{i}", plan_of("n1", f"n1-{i}")))
+            cluster.pods.update(facts(f"p{i}", plan_of("n1", f"n1-{i}")))
         second = cluster.snapshot
         assert second is not first
         assert second.generation > first.generation
@@ -1232,14 +1234,14 @@ class TestReading:
     @pytest.mark.parametrize(
         "change",
         [
-            pytest.param(lambda x: x.see_node(node("n2")), id="a node comes"),
-            pytest.param(lambda x: x.lose_node("n1"), id="a node goes"),
-            pytest.param(lambda x: x.see_node(node("n1", zone="z2")), id="zone"),
-            pytest.param(lambda x: x.see_node(node("n1", has_soft_taint=True)), id="taint"),
-            pytest.param(lambda x: x.see_node(bare("n1")), id="topology"),
-            pytest.param(lambda x: x.see_node(node("n1", prefix="b-")), id="ids"),
-            pytest.param(lambda x: x.see_node(node("n1", devices=report("n1-0"))), id="health"),
-            pytest.param(lambda x: x.pods.see(facts("p", plan_of("n1", "n1-0"))), id="pod"),
+            pytest.param(lambda x: x.update_node(node("n2")), id="a node comes"),
+            pytest.param(lambda x: x.delete_node("n1"), id="a node goes"),
+            pytest.param(lambda x: x.update_node(node("n1", zone="z2")), id="zone"),
+            pytest.param(lambda x: x.update_node(node("n1", has_soft_taint=True)), id="taint"),
+            pytest.param(lambda x: x.update_node(bare("n1")), id="topology"),
+            pytest.param(lambda x: x.update_node(node("n1", prefix="b-")), id="ids"),
+            pytest.param(lambda x: x.update_node(node("n1", devices=report("n1-0"))), id="health"),
+            pytest.param(lambda x: x.pods.update(facts("p", plan_of("n1", "n1-0"))), id="pod"),
             pytest.param(lambda x: bind(x, "p", "n1", 0), id="bind"),
             pytest.param(lambda x: x.pods.nominations.add(wish("p"), "n1"), id="nomination"),
         ],
@@ -1255,7 +1257,7 @@ class TestReading:
     def test_a_pod_that_makes_the_node_count_only_moves_the_generation(self):
         """No device changes hands, but what may be planned does."""
         cluster = live(node("n1"))
-        cluster.pods.see(facts("p"))
+        cluster.pods.update(facts("p"))
         before = cluster.snapshot
         cluster.pods.read(replace(whole("p", "n1"), body=b"{}"))
         assert cluster.snapshot.generation > before.generation
@@ -1273,31 +1275,31 @@ class TestReading:
         """Unschedulable pods are looked at again where something became free, and only there."""
         cluster = live(node("n1"), node("n2"))
         assert cluster.take_freed_nodes() == {"n1", "n2"}
-        cluster.pods.see(facts("p", plan_of("n1", "n1-0")))
+        cluster.pods.update(facts("p", plan_of("n1", "n1-0")))
         assert cluster.take_freed_nodes() == frozenset()
-        cluster.pods.lose("p")
+        cluster.pods.delete("p")
         assert cluster.take_freed_nodes() == {"n1"}
         assert cluster.take_freed_nodes() == frozenset()
-        cluster.see_node(bare("n2"))
+        cluster.update_node(bare("n2"))
         assert cluster.take_freed_nodes() == {"n2"}
-        cluster.see_node(node("n2"))
-        cluster.lose_node("n2")
+        cluster.update_node(node("n2"))
+        cluster.delete_node("n2")
         assert cluster.take_freed_nodes() == frozenset()
-        cluster.pods.see(facts("q", plan_of("n1", "n1-0")))
+        cluster.pods.update(facts("q", plan_of("n1", "n1-0")))
         cluster.take_freed_nodes()
-        cluster.pods.lose("q")
-        cluster.pods.see(facts("r", plan_of("n1", "n1-0")))
+        cluster.pods.delete("q")
+        cluster.pods.update(facts("r", plan_of("n1", "n1-0")))
         assert cluster.take_freed_nodes() == frozenset()
 
     def test_what_was_freed_on_a_node_that_goes_and_comes_back_is_reported(self):
         """It was not read meanwhile, so that it is still new."""
         cluster = live(node("n1"))
-        cluster.pods.see(facts("p", plan_of("n1", "n1-0")))
+        cluster.pods.update(facts("p", plan_of("n1", "n1-0")))
         cluster.take_freed_nodes()
-        cluster.pods.lose("p")
+        cluster.pods.delete("p")
         assert free(cluster, "n1") == "1111"
-        cluster.lose_node("n1")
-        cluster.see_node(node("n1"))
+        cluster.delete_node("n1")
+        cluster.update_node(node("n1"))
         assert cluster.take_freed_nodes() == {"n1"}
 
     def test_what_a_claim_held_is_freed_by_its_end(self):
@@ -1315,7 +1317,7 @@ class TestReading:
         assert cluster.take_freed_nodes() == {"n1"}
         cluster.pods.nominations.add(wish("p", 1), "n2")
         cluster.take_freed_nodes()
-        cluster.pods.see(facts("p", plan_of("n1", "n1-0")))
+        cluster.pods.update(facts("p", plan_of("n1", "n1-0")))
         assert cluster.take_freed_nodes() == {"n2"}
 
     def test_what_passes_from_one_claim_to_another_is_freed_for_the_other(self):
@@ -1338,7 +1340,7 @@ class TestReading:
             holds=(hold("x", "n1-2"),),
         )
         cluster = live(node("n1", devices=text), node("n2", topology="{"))
-        cluster.pods.see(facts("p", plan_of("n1", "n1-0")))
+        cluster.pods.update(facts("p", plan_of("n1", "n1-0")))
         cluster.pods.nominations.add(wish("c"), "n1")
         cluster.assume(wish("a"), plan_of("n2", "device-0"), deadline_s=1.0)
         assert cluster.as_json()["generation"] == cluster.snapshot.generation

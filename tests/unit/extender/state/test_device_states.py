@@ -39,12 +39,12 @@ def states(cluster: LiveCluster) -> list[str]:
 def seen(uid: str, *positions: int) -> Any:
     """A watch shows a pod with a plan for these devices of n1."""
     pod = facts(uid, plan_of("n1", *(f"n1-{i}" for i in positions)))
-    return lambda cluster: cluster.pods.see(pod)
+    return lambda cluster: cluster.pods.update(pod)
 
 
 def reported(*unhealthy: str, **more: Any) -> Any:
     """The node reports its devices."""
-    return lambda cluster: cluster.see_node(node("n1", devices=report(*unhealthy, **more)))
+    return lambda cluster: cluster.update_node(node("n1", devices=report(*unhealthy, **more)))
 
 
 HELD = reported(holds=(hold("p", "n1-0", "n1-1"),))
@@ -82,7 +82,7 @@ CLAIM = lambda cluster: cluster.pods.nominations.add(wish("p", 2), "n1")  # noqa
         ),
         pytest.param(
             (seen("p", 0),),
-            lambda it: it.pods.lose("p"),
+            lambda it: it.pods.delete("p"),
             1,
             "free free free free",
             id="a pod ends",
@@ -148,15 +148,19 @@ CLAIM = lambda cluster: cluster.pods.nominations.add(wish("p", 2), "n1")  # noqa
         ),
         pytest.param(
             (seen("p", 0),),
-            lambda it: it.see_node(node("n1", prefix="b-")),
+            lambda it: it.update_node(node("n1", prefix="b-")),
             2,
             "free free free free",
             id="other devices: the planned one is lost",
         ),
         pytest.param(
-            (), lambda it: it.see_node(node("n1", zone="z2")), 1, "free free free free", id="zone"
+            (),
+            lambda it: it.update_node(node("n1", zone="z2")),
+            1,
+            "free free free free",
+            id="zone",
         ),
-        pytest.param((), lambda it: it.lose_node("n1"), 1, "", id="the node goes"),
+        pytest.param((), lambda it: it.delete_node("n1"), 1, "", id="the node goes"),
     ],
 )
 def test_each_change_counts_and_leaves_its_states(
@@ -193,6 +197,6 @@ def test_an_unknown_node_has_no_devices() -> None:
 def test_a_pod_without_names_has_the_lowest_free_devices() -> None:
     """On a node by count any of them do: only their number is known."""
     cluster = live(bare("n1"))
-    cluster.pods.see(facts("p"))
+    cluster.pods.update(facts("p"))
     cluster.pods.read(whole("p", "n1", 2))
     assert states(cluster) == ["bound", "bound", "free", "free"]

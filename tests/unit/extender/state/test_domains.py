@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from extender.engine import Engine, Gateway
-from extender.engine.events import NodeGone, NodeSeen, RequeueDue
+from extender.engine.events import NodeDeleted, NodeUpdated, RequeueDue
 from extender.state import LiveCluster, domain_labels
 from kube.errors import SettingsError
 from tests.unit.extender.engines import RULES
@@ -27,7 +27,7 @@ def test_a_label_of_the_setting_is_a_level_below_the_zone():
     for name, rack in (("n1", "r1"), ("n2", "r1"), ("n3", "r2")):
         labels = {"example.com/rack": rack, ZONE: "z"}
         labels["network.topology.nvidia.com/leaf"] = "other"
-        cluster.see_node(bare(name, domains=labels))
+        cluster.update_node(bare(name, domains=labels))
     path = cluster.domains.path("n1")
     assert path is not None
     assert [(step.level, step.value) for step in path.steps] == [("leaf", "r1"), ("zone", "z")]
@@ -36,7 +36,7 @@ def test_a_label_of_the_setting_is_a_level_below_the_zone():
     assert index is not None
     leaves = tree.levels[index]
     assert sorted(tree.domains[i].end - tree.domains[i].first for i in leaves.domains) == [1, 2]
-    cluster.lose_node("n3")
+    cluster.delete_node("n3")
     assert (cluster.domains.path("n3"), cluster.domains.tree.node_names) == (None, ("n1", "n2"))
 
 
@@ -45,11 +45,11 @@ def test_the_tree_is_there_before_the_first_group():
     cluster = LiveCluster((GPU,), demand=DEFAULT_DEMAND)
     gateway = Gateway(Engine(cluster, RULES))
     for n_nodes in (1, 2):
-        gateway.handle(NodeSeen(bare(f"n{n_nodes}")))
+        gateway.handle(NodeUpdated(bare(f"n{n_nodes}")))
         gateway.handle(RequeueDue(0.0))
         assert cluster.domains.is_prepared
         assert len(cluster.domains.tree.node_names) == n_nodes
-    gateway.handle(NodeGone("n1"))
+    gateway.handle(NodeDeleted("n1"))
     assert not cluster.domains.is_prepared
 
 

@@ -146,11 +146,11 @@ class World:
 
 
 CALLS = {
-    ("nodes", "seen"): LiveCluster.see_node,
-    ("nodes", "gone"): LiveCluster.lose_node,
+    ("nodes", "seen"): LiveCluster.update_node,
+    ("nodes", "gone"): LiveCluster.delete_node,
     ("nodes", "list"): LiveCluster.replace_nodes,
-    ("pods", "seen"): PodTracker.see,
-    ("pods", "gone"): PodTracker.lose,
+    ("pods", "seen"): PodTracker.update,
+    ("pods", "gone"): PodTracker.delete,
     ("pods", "list"): PodTracker.replace,
     ("nominated", "seen"): lambda pods, pair: pods.nominations.add(*pair),
     ("nominated", "gone"): lambda pods, uid: pods.nominations.end(uid),
@@ -181,7 +181,7 @@ class LiveStateModel(RuleBasedStateMachine):
         self.views: dict[tuple[str, str], NodeView] = {}
         for name in NODES:
             self.world.shapes[name] = "plain"
-            self.call(LiveCluster.see_node, self.world.node(name))
+            self.call(LiveCluster.update_node, self.world.node(name))
 
     def call(self, function: Any, *args: Any, **named: Any) -> Any:
         """Call the cluster, and remember it for the replays."""
@@ -355,7 +355,7 @@ class LiveStateModel(RuleBasedStateMachine):
         elif self.answers:
             uid, pod = self.answers.pop(0)
             if pod is None:
-                self.call(PodTracker.lose, uid)
+                self.call(PodTracker.delete, uid)
             else:
                 self.call(PodTracker.read, pod)
 

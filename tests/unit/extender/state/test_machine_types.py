@@ -115,7 +115,7 @@ def test_kinds_of_a_worth_that_has_changed_are_dropped(monkeypatch):
     monkeypatch.setattr("extender.snapshot.cluster_snapshot.SPARE_STATES", 100)
     cluster = live()
     for worth in range(1, 1000):
-        cluster.see_node(node("n1", worth=str(worth)))
+        cluster.update_node(node("n1", worth=str(worth)))
         assert cluster.snapshot.nodes["n1"].kind.index == worth - 1
     # Snapshots refer to the kinds of some 100 states that no node has any more.
     assert sum(isinstance(one, NodeKind) and one.worth > 1 for one in gc.get_objects()) < 500

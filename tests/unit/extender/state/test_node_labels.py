@@ -21,7 +21,7 @@ def test_another_label_is_a_change_of_the_node_that_changes_no_answer():
     cluster = live(node("n1", labels={PRODUCT: "x"}))
     before, views = cluster.snapshot.generation, cluster.snapshot.views
     cluster.take_freed_nodes()
-    cluster.see_node(node("n1", labels={PRODUCT: "y"}))
+    cluster.update_node(node("n1", labels={PRODUCT: "y"}))
     assert cluster.moment().nodes["n1"].labels.values[PRODUCT] == "y"
     assert (cluster.snapshot.generation, cluster.snapshot.views) == (before, views)
     assert cluster.take_freed_nodes() == frozenset()

@@ -17,8 +17,8 @@ def deleted(*seen, cluster=None):
     """A cluster whose pod was seen so and then left."""
     cluster = cluster or live(node("n1"))
     for pod in seen:
-        cluster.pods.see(pod)
-    cluster.pods.lose("p")
+        cluster.pods.update(pod)
+    cluster.pods.delete("p")
     return cluster
 
 
@@ -46,7 +46,7 @@ def test_it_keeps_them_for_a_bounded_time():
     cluster.expire(5.0 + REMOVED_S - 0.5)
     cluster.take_freed_nodes()
     assert (free(cluster, "n1"), cluster.pods.n_ended["n1"]) == ("0011", 0)
-    cluster.pods.lose("p")
+    cluster.pods.delete("p")
     cluster.expire(5.0 + REMOVED_S)
     assert (free(cluster, "n1"), cluster.pods.n_ended["n1"]) == ("1111", 1)
     assert cluster.take_freed_nodes() == {"n1"}
@@ -55,7 +55,7 @@ def test_it_keeps_them_for_a_bounded_time():
 def test_a_list_that_lacks_it_is_its_end_too():
     """As where the watch broke just then; a pod of its name is another one."""
     cluster = live(node("n1"))
-    cluster.pods.see(FORCED)
+    cluster.pods.update(FORCED)
     other = facts("q", plan_of("n1", "n1-2"))
     assert cluster.pods.replace([other]) == ["p"]
     assert free(cluster, "n1") == "0001"
@@ -65,7 +65,7 @@ def test_a_list_that_lacks_it_is_its_end_too():
 def test_a_pod_that_is_still_there_has_its_devices():
     """A finalizer keeps the object; it has left when it is gone."""
     cluster = deleted(FORCED)
-    cluster.pods.see(FORCED)
+    cluster.pods.update(FORCED)
     cluster.expire(1.0)
     cluster.expire(1.0 + 2 * REMOVED_S)
     assert free(cluster, "n1") == "0011"
@@ -75,11 +75,11 @@ def test_without_a_plan_the_next_report_shows_what_it_holds():
     """Its devices are in the report as long as the agent finds them, and not beyond."""
     holding = report(holds=(hold("p", "n1-1"),), generation=1)
     cluster = live(node("n1", devices=holding))
-    cluster.pods.see(facts("p"))
+    cluster.pods.update(facts("p"))
     cluster.pods.read(whole("p", "n1", 1))
     deleted(facts("p", deletion_grace_s=0), cluster=cluster)
     assert free(cluster, "n1") == "1011"
-    cluster.see_node(node("n1", devices=report(generation=2)))
+    cluster.update_node(node("n1", devices=report(generation=2)))
     assert free(cluster, "n1") == "1111"
     assert cluster.snapshot.nodes["n1"].kind.machine is not None
 
@@ -87,14 +87,14 @@ def test_without_a_plan_the_next_report_shows_what_it_holds():
 def test_a_report_does_not_end_a_planned_pod():
     """An agent names no pod that has what was planned for it."""
     cluster = deleted(FORCED, cluster=live(node("n1", devices=report(generation=1))))
-    cluster.see_node(node("n1", devices=report(generation=2)))
+    cluster.update_node(node("n1", devices=report(generation=2)))
     assert free(cluster, "n1") == "0011"
 
 
 def test_a_counted_pod_keeps_its_count():
     """Where devices have no names, their number is kept."""
     cluster = live(bare("n1"))
-    cluster.pods.see(facts("p"))
+    cluster.pods.update(facts("p"))
     cluster.pods.read(whole("p", "n1", 3))
     deleted(facts("p", deletion_grace_s=0), cluster=cluster)
     assert free(cluster, "n1").count("1") == 1

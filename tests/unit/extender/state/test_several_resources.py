@@ -81,7 +81,7 @@ def test_each_resource_is_served_from_its_own_account():
     assert n_free(cluster) == (2, 4, 0)
     assert bind(cluster, wish("another", 1, LARGE)) is Reason.NOT_ENOUGH_FREE
     for uid, left in (("small", (2, 7, 0)), ("whole", (4, 7, 0)), ("large", (4, 7, 2))):
-        cluster.pods.lose(uid)
+        cluster.pods.delete(uid)
         assert n_free(cluster) == left
 
 
@@ -98,25 +98,25 @@ def test_where_no_node_serves_two_there_is_one_snapshot():
     """What clusters without partitions do not need must cost them nothing."""
     cluster = cluster_of(node("n1"), node("n2", allocatable={MIG: 3}, topology=None))
     assert cluster.snapshot_of(MIG) is cluster.snapshot_of(GPU) is cluster.snapshot
-    cluster.see_node(mixed("n3"))
+    cluster.update_node(mixed("n3"))
     assert cluster.snapshot_of(MIG) is not cluster.snapshot
     assert cluster.snapshot_of(MIG).node_index is cluster.snapshot.node_index
     assert cluster.snapshot_of(MIG).generation == cluster.snapshot.generation
-    cluster.lose_node("n3")
+    cluster.delete_node("n3")
     assert cluster.snapshot_of(MIG) is cluster.snapshot
 
 
 def test_all_snapshots_follow_every_change():
     """Of nodes that serve the resource and of those that do not."""
     cluster = cluster_of(mixed("n1"), node("n2"))
-    cluster.pods.see(facts("p", plan_of("n2", "n2-0")))
-    cluster.pods.see(facts("q", plan_of("n1", "n1-0")))
+    cluster.pods.update(facts("p", plan_of("n2", "n2-0")))
+    cluster.pods.update(facts("q", plan_of("n1", "n1-0")))
     for one in RESOURCES:
         snapshot = cluster.snapshot_of(one)
         assert snapshot.nodes["n2"].free == 0b1110
         assert snapshot.generation == cluster.snapshot.generation
     assert n_free(cluster) == (3, 7, 2)
-    cluster.see_node(mixed("n1", zone="elsewhere"))
+    cluster.update_node(mixed("n1", zone="elsewhere"))
     assert {cluster.snapshot_of(one).nodes["n1"].zone for one in RESOURCES} == {"elsewhere"}
     cluster.set_freshness(is_synced=False, observed_at_s=3.0)
     for one in RESOURCES:
@@ -128,17 +128,17 @@ def test_all_snapshots_follow_every_change():
 def test_partitions_come_and_go_beside_the_gpus():
     """A GPU is put into MIG mode: the plans on the others stay, and waiting pods are woken."""
     cluster = cluster_of(node("n1"))
-    cluster.pods.see(facts("p", plan_of("n1", "n1-0")))
+    cluster.pods.update(facts("p", plan_of("n1", "n1-0")))
     cluster.take_freed_nodes()
     before = cluster.snapshot.generation
-    cluster.see_node(mixed("n1"))
+    cluster.update_node(mixed("n1"))
     assert n_free(cluster) == (3, 7, 2)
     assert cluster.take_freed_nodes() == {"n1"}
     assert cluster.snapshot.generation == before + 2
-    cluster.see_node(node("n1", allocatable={GPU: 4, MIG: 3}))
+    cluster.update_node(node("n1", allocatable={GPU: 4, MIG: 3}))
     assert n_free(cluster) == (3, 3, 0)
     assert choose(cluster, wish("q", 1, LARGE), "n1", Rater()) == Refusal(Reason.OTHER_RESOURCE)
-    cluster.see_node(node("n1"))
+    cluster.update_node(node("n1"))
     assert (n_free(cluster), cluster.snapshot.nodes["n1"].kind.machine is None) == (
         (3, 0, 0),
         False,
@@ -149,21 +149,21 @@ def test_gpus_that_come_first_do_not_hide_the_partitions():
     """The device plugins of a node register one after another; the partitions are as before."""
     cluster = cluster_of(node("n1", topology=None, allocatable={MIG: 7}))
     assert n_free(cluster) == (0, 7, 0)
-    cluster.see_node(node("n1", allocatable={GPU: 4, MIG: 7}))
+    cluster.update_node(node("n1", allocatable={GPU: 4, MIG: 7}))
     assert n_free(cluster) == (4, 7, 0)
 
 
 def test_what_others_bound_counts_in_the_resource_that_it_requests():
     """A pod without a plan makes its own resource count-only, and no other."""
     cluster = cluster_of(mixed())
-    cluster.pods.see(facts("p"))
+    cluster.pods.update(facts("p"))
     cluster.pods.read(whole("p", "n1", body=content("p", 5, resource=MIG)))
     assert n_free(cluster) == (4, 2, 2)
     assert cluster.snapshot.nodes["n1"].kind.machine is not None
     assert [one for one in cluster.take_effects() if isinstance(one, Probe)] == [
         Probe("default", "pod-p", "p")
     ]
-    cluster.pods.see(facts("q"))
+    cluster.pods.update(facts("q"))
     cluster.pods.read(whole("q", "n1", 1))
     assert n_free(cluster) == (3, 2, 2)
     assert cluster.snapshot.nodes["n1"].kind.machine is None
@@ -174,14 +174,14 @@ def test_a_pod_of_two_resources_has_devices_of_both():
     both = content("p", 1)
     both["spec"]["containers"][0]["resources"]["limits"][MIG] = 2
     cluster = cluster_of(mixed())
-    cluster.pods.see(facts("p"))
+    cluster.pods.update(facts("p"))
     cluster.pods.read(whole("p", "n1", body=both))
     assert n_free(cluster) == (3, 5, 2)
     named = (ContainerDevices("main", GPU, ("n1-2",)), ContainerDevices("main", MIG, ("MIG-7",)))
     cluster.pods.read(replace(whole("p", "n1", body=both), devices=named))
     assert (n_free(cluster), cluster.n_owners) == ((3, 5, 2), 1)
     assert cluster.snapshot.nodes["n1"].kind.machine is not None
-    cluster.pods.lose("p")
+    cluster.pods.delete("p")
     assert n_free(cluster) == (4, 7, 2)
 
 
@@ -189,7 +189,7 @@ def test_a_report_of_partitions_does_not_concern_the_gpus():
     """Its ids are none of the topology's; neither are they lost."""
     held = (hold("p", "MIG-1", "MIG-2", resource=MIG), hold("q", "n1-3"))
     cluster = cluster_of(mixed(devices=report("MIG-3", holds=held)))
-    cluster.pods.see(facts("p"))
+    cluster.pods.update(facts("p"))
     cluster.pods.read(whole("p", "n1", body=content("p", 2, resource=MIG)))
     assert n_free(cluster) == (3, 5, 2)
     assert (shown(cluster, "n1")["lost"], shown(cluster, "n1")["unlocated"]) == ([], [])
@@ -198,10 +198,10 @@ def test_a_report_of_partitions_does_not_concern_the_gpus():
 def test_a_plan_of_a_resource_that_the_node_no_longer_serves_takes_nothing():
     """Its GPUs were partitioned under it: the kubelet gives the partitions to others."""
     cluster = cluster_of(node("n1"))
-    cluster.pods.see(facts("p", plan_of("n1", "n1-0", "n1-1")))
-    cluster.see_node(node("n1", topology=None, allocatable={MIG: 7}))
+    cluster.pods.update(facts("p", plan_of("n1", "n1-0", "n1-1")))
+    cluster.update_node(node("n1", topology=None, allocatable={MIG: 7}))
     assert n_free(cluster) == (0, 7, 0)
-    cluster.see_node(node("n1"))
+    cluster.update_node(node("n1"))
     assert n_free(cluster) == (2, 0, 0)
 
 
@@ -224,8 +224,8 @@ def test_a_nomination_claims_of_its_own_resource():
 def test_overlapping_plans_are_reported_for_the_resource_with_names():
     """The other account has no conflict, and its devices are not named."""
     cluster = cluster_of(mixed())
-    cluster.pods.see(facts("p", plan_of("n1", "n1-0")))
-    cluster.pods.see(facts("q", plan_of("n1", "n1-0", "n1-1")))
+    cluster.pods.update(facts("p", plan_of("n1", "n1-0")))
+    cluster.pods.update(facts("q", plan_of("n1", "n1-0", "n1-1")))
     conflicts = [one for one in cluster.take_effects() if isinstance(one, PlanConflict)]
     assert [(one.uid, one.ids, one.owners) for one in conflicts] == [
         ("q", ("n1-0",), ("default/pod-p",))
@@ -256,6 +256,6 @@ def test_a_node_that_comes_back_shows_all_its_resources(resource):
     cluster = cluster_of(mixed())
     bind(cluster, wish("p", 2, resource))
     before = n_free(cluster)
-    cluster.lose_node("n1")
-    cluster.see_node(mixed())
+    cluster.delete_node("n1")
+    cluster.update_node(mixed())
     assert n_free(cluster) == before

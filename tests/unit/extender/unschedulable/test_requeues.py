@@ -9,10 +9,10 @@ import pytest
 from extender.engine import Engine, Gateway
 from extender.engine.events import (
     FreshnessSet,
-    NodeSeen,
-    NominationSeen,
-    PodGone,
-    PodSeen,
+    NodeUpdated,
+    NominationUpdated,
+    PodDeleted,
+    PodUpdated,
     RequeueDue,
     VerbCalled,
 )
@@ -31,7 +31,7 @@ class Scene:
         cluster = live(*map(node, FULL))
         self.gateway = Gateway(Engine(cluster, RULES))
         for name, plan in FULL.items():
-            self.gateway.handle(PodSeen(facts(f"on-{name}", plan)))
+            self.gateway.handle(PodUpdated(facts(f"on-{name}", plan)))
         self.requeued(100.0)
 
     def reject(self, uid: str, now_s: float, *requested: str, priority: int = 0) -> None:
@@ -48,7 +48,7 @@ class Scene:
         body = content(uid, 4)
         body["spec"]["priority"] = priority
         waiting: dict[str, Any] = {"nominated_node": on, "priority": priority, "phase": "Pending"}
-        self.gateway.handle(NominationSeen(whole(uid, None, 4, body=body, **waiting)))
+        self.gateway.handle(NominationUpdated(whole(uid, None, 4, body=body, **waiting)))
 
     def requeued(self, now_s: float) -> list[str]:
         """Who is requeued; the watches are fresh."""
@@ -71,7 +71,7 @@ def test_a_preemptor_that_was_rejected_too_early_is_requeued_for_what_it_claims(
     scene.nominate("pre", "n1", 100)
     scene.reject("pre", 101.0, priority=100)
     scene.reject("other", 101.0, priority=100)
-    scene.gateway.handle(PodGone("on-n1"))
+    scene.gateway.handle(PodDeleted("on-n1"))
     assert scene.requeued_after(102.0) == ["pre"]
 
 
@@ -80,7 +80,7 @@ def test_a_pod_is_requeued_for_what_a_pod_of_lower_priority_claims(scene):
     scene.nominate("low", "n1", 1)
     scene.reject("high", 101.0, priority=100)
     scene.reject("equal", 101.0, priority=1)
-    scene.gateway.handle(PodGone("on-n1"))
+    scene.gateway.handle(PodDeleted("on-n1"))
     assert scene.requeued_after(102.0) == ["high"]
 
 
@@ -88,18 +88,18 @@ def test_changes_of_another_pool_do_not_count_as_requeues(scene):
     """It would be requeued uselessly again and again, and then be left alone for minutes."""
     now_s = 101.0
     scene.reject("p", now_s, "n1")
-    scene.gateway.handle(PodGone("on-n2"))
+    scene.gateway.handle(PodDeleted("on-n2"))
     for i in range(20):
         assert scene.requeued_after(now_s + 1) == []
         now_s += 30
-        scene.gateway.handle(PodSeen(facts(f"next-{i}", FULL["n2"])))
-        scene.gateway.handle(PodGone(f"next-{i}"))
-    scene.gateway.handle(PodGone("on-n1"))
+        scene.gateway.handle(PodUpdated(facts(f"next-{i}", FULL["n2"])))
+        scene.gateway.handle(PodDeleted(f"next-{i}"))
+    scene.gateway.handle(PodDeleted("on-n1"))
     assert scene.requeued_after(now_s) == ["p"]
 
 
 def test_a_new_node_is_considered_though_no_filter_call_named_it(scene):
     """It was not there."""
     scene.reject("p", 101.0, "n1")
-    scene.gateway.handle(NodeSeen(node("n3")))
+    scene.gateway.handle(NodeUpdated(node("n3")))
     assert scene.requeued_after(102.0) == ["p"]

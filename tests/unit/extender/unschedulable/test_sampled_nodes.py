@@ -11,9 +11,9 @@ import pytest
 from extender.engine import Engine, Gateway
 from extender.engine.events import (
     FreshnessSet,
-    NodeSeen,
-    PodGone,
-    PodSeen,
+    NodeUpdated,
+    PodDeleted,
+    PodUpdated,
     RatingsResumed,
     RequeueDue,
     VerbCalled,
@@ -42,7 +42,7 @@ class Scene:
         nodes = (node(name, worth=worths.get(name)) for name in NAMES)
         self.gateway = Gateway(Engine(live(*nodes), RULES))
         for name in NAMES[:-1]:
-            self.gateway.handle(PodSeen(facts(f"on-{name}", plan_of(name, *ids(name)))))
+            self.gateway.handle(PodUpdated(facts(f"on-{name}", plan_of(name, *ids(name)))))
         self.requeued(100.0)
 
     def reject(self, names: list[str], now_s: float, uid: str = "p") -> None:
@@ -80,10 +80,10 @@ def test_a_pod_is_requeued_for_a_node_that_the_sample_left_out(scene, n_named, i
 
 def test_a_pod_is_left_alone_where_no_node_fits(scene):
     """The last node is taken too; when it comes free the pod is requeued, though left out."""
-    scene.gateway.handle(PodSeen(facts("on-last", plan_of(LAST, *ids(LAST)))))
+    scene.gateway.handle(PodUpdated(facts("on-last", plan_of(LAST, *ids(LAST)))))
     scene.reject(NAMES[:N_SAMPLED], 101.0)
     assert [scene.requeued(101.1 + i) for i in range(5)] == [[]] * 5
-    scene.gateway.handle(PodGone("on-last"))
+    scene.gateway.handle(PodDeleted("on-last"))
     assert scene.requeued(110.0) + scene.requeued(111.0) == ["p"]
 
 
@@ -105,7 +105,7 @@ def test_other_pods_of_the_shape_are_not_requeued_for_nodes_that_rejected_them(s
     scene.reject(NAMES[:-1], 101.0, "picky")
     scene.reject(NAMES[:N_SAMPLED], 101.0)
     assert [scene.requeued(101.1), scene.requeued(101.7)] == [[], ["p"]]
-    scene.gateway.handle(NodeSeen(node("n250")))
+    scene.gateway.handle(NodeUpdated(node("n250")))
     assert set(scene.requeued(103.0) + scene.requeued(104.0)) == {"picky", "p"}
 
 

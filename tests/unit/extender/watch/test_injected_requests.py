@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from extender.engine.events import PodGone, PodSeen, PodsListed
+from extender.engine.events import PodDeleted, PodsListed, PodUpdated
 from extender.state import Probe
 from extender.watch import InjectedRequests, WatchLog
 from kube.objects import PodFacts
@@ -74,12 +74,12 @@ class Stage:
 def test_a_pod_whose_request_was_injected_is_found():
     """By one read; from then on each event of it says that it may request."""
     stage = Stage(whole("u1", "n1", 2))
-    stage.run(PodSeen(SILENT), PodSeen(SILENT))
-    assert stage.events == [PodSeen(SILENT), PodSeen(SILENT), PodSeen(FOUND)]
+    stage.run(PodUpdated(SILENT), PodUpdated(SILENT))
+    assert stage.events == [PodUpdated(SILENT), PodUpdated(SILENT), PodUpdated(FOUND)]
     assert (stage.n_reads, stage.n_changes) == (1, 1)
-    stage.run(PodSeen(replace(SILENT, resource_version="9")), PodsListed((SILENT,)))
+    stage.run(PodUpdated(replace(SILENT, resource_version="9")), PodsListed((SILENT,)))
     assert stage.events[3:] == [
-        PodSeen(replace(SILENT, resource_version="9", may_request=True)),
+        PodUpdated(replace(SILENT, resource_version="9", may_request=True)),
         PodsListed((replace(SILENT, may_request=True),)),
     ]
     assert stage.n_reads == 1
@@ -90,9 +90,9 @@ def test_a_pod_without_any_request_is_read_once():
     mentioned = json.loads(whole("u1", "n1", 0).body)
     mentioned["metadata"]["annotations"] = {"note": f'{{"{GPU}":"4"}}'}
     stage = Stage(whole("u1", "n1", body=mentioned))
-    stage.run(PodsListed((SILENT,)), PodSeen(SILENT))
-    stage.run(PodSeen(SILENT))
-    assert stage.events == [PodsListed((SILENT,)), PodSeen(SILENT), PodSeen(SILENT)]
+    stage.run(PodsListed((SILENT,)), PodUpdated(SILENT))
+    stage.run(PodUpdated(SILENT))
+    assert stage.events == [PodsListed((SILENT,)), PodUpdated(SILENT), PodUpdated(SILENT)]
     assert (stage.n_reads, stage.n_changes) == (1, 0)
 
 
@@ -103,22 +103,22 @@ def test_other_pods_are_not_read(change):
     """Their plan is known, or the state has them read itself."""
     stage = Stage()
     pod = replace(SILENT, **change)
-    stage.run(PodSeen(pod), PodsListed((pod,)), PodGone("u1"))
-    assert stage.events == [PodSeen(pod), PodsListed((pod,)), PodGone("u1")]
+    stage.run(PodUpdated(pod), PodsListed((pod,)), PodDeleted("u1"))
+    assert stage.events == [PodUpdated(pod), PodsListed((pod,)), PodDeleted("u1")]
     assert stage.n_reads == 0
 
 
 def test_a_fault_of_the_server_is_waited_out():
     """The pod is read when the server answers again."""
     stage = Stage(DOWN, whole("u1", "n1", 1))
-    stage.run(PodSeen(SILENT))
-    assert stage.events[-1] == PodSeen(FOUND)
+    stage.run(PodUpdated(SILENT))
+    assert stage.events[-1] == PodUpdated(FOUND)
 
 
 @pytest.mark.parametrize(
     ("end", "answer"),
     [
-        pytest.param(PodGone("u1"), whole("u1", "n1", 1), id="it left meanwhile"),
+        pytest.param(PodDeleted("u1"), whole("u1", "n1", 1), id="it left meanwhile"),
         pytest.param(PodsListed(()), whole("u1", "n1", 1), id="a list lacks it"),
         pytest.param(None, None, id="it is not there any more"),
         pytest.param(None, whole("u2", "n1", 1), id="another has its name"),
@@ -130,7 +130,7 @@ def test_a_pod_that_left_is_not_passed_on(end, answer):
 
     async def go() -> None:
         stage.may_read.clear()
-        stage.injected.take(PodSeen(SILENT))
+        stage.injected.take(PodUpdated(SILENT))
         running = asyncio.ensure_future(stage.injected.run())
         await asyncio.sleep(0)
         if end is not None:
@@ -141,15 +141,15 @@ def test_a_pod_that_left_is_not_passed_on(end, answer):
         await asyncio.gather(running, return_exceptions=True)
 
     asyncio.run(go())
-    assert stage.events == [PodSeen(SILENT), *([] if end is None else [end])]
+    assert stage.events == [PodUpdated(SILENT), *([] if end is None else [end])]
     assert stage.n_changes == 0
 
 
 def test_its_devices_are_counted():
     """They were free for others, and the node could be planned on."""
     cluster = live(node("n1"))
-    for event in (PodSeen(SILENT), PodSeen(FOUND)):
-        cluster.pods.see(event.pod)
+    for event in (PodUpdated(SILENT), PodUpdated(FOUND)):
+        cluster.pods.update(event.pod)
     assert cluster.take_effects() == (Probe("default", "pod-u1", "u1"),)
     cluster.pods.read(whole("u1", "n1", 3))
     assert free(cluster, "n1") == "0001"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from extender.engine.events import NodeGone, NodeSeen, NodesListed
+from extender.engine.events import NodeDeleted, NodesListed, NodeUpdated
 from extender.watch import NodeSink, WatchLog
 from kube.objects import NodeFacts, ObjectKey
 from kube.watch import Fault
@@ -52,10 +52,10 @@ class Stage:
     def _handle(self, event: StateEvent) -> None:
         """The gateway's."""
         match event:
-            case NodeSeen(node):
+            case NodeUpdated(node):
                 assert self.unbuilt(node) is None, "the state would have to build"
                 self.received.append(node)
-            case NodeGone(name):
+            case NodeDeleted(name):
                 self.received.append(name)
             case NodesListed(nodes):
                 assert not any(map(self.unbuilt, nodes)), "the state would have to build"

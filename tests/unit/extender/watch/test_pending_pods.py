@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from extender.engine.events import NodeGone, PendingGone, PendingListed, PendingSeen
+from extender.engine.events import NodeDeleted, PendingDeleted, PendingListed, PendingUpdated
 from extender.watch import PendingMembers, PendingPods, WatchLog
 from kube.objects import ObjectKey, PodObject
 from kube.watch import Fault
@@ -55,11 +55,11 @@ def test_what_a_watch_shows_becomes_events():
     a, b, c = (pending(uid) for uid in "abc")
     asyncio.run(sink.replace([a, b]))
     listed = PendingListed(("a", "b"), NOW_S)
-    assert taken.events == [PendingSeen(a, NOW_S), PendingSeen(b, NOW_S), listed]
+    assert taken.events == [PendingUpdated(a, NOW_S), PendingUpdated(b, NOW_S), listed]
     taken.events.clear()
     sink.seen(c)
     sink.gone(key("a"))
-    assert taken.events == [PendingSeen(c, NOW_S), PendingGone("a")]
+    assert taken.events == [PendingUpdated(c, NOW_S), PendingDeleted("a")]
     assert taken.n_changes == 3
 
 
@@ -71,7 +71,11 @@ def test_a_list_shows_who_is_gone():
     asyncio.run(sink.replace([a]))
     taken.events.clear()
     asyncio.run(sink.replace([b]))
-    assert taken.events == [PendingGone("a"), PendingSeen(b, NOW_S), PendingListed(("b",), NOW_S)]
+    assert taken.events == [
+        PendingDeleted("a"),
+        PendingUpdated(b, NOW_S),
+        PendingListed(("b",), NOW_S),
+    ]
 
 
 def test_the_pods_are_listed_when_every_watch_was():
@@ -84,7 +88,7 @@ def test_the_pods_are_listed_when_every_watch_was():
     asyncio.run(second.replace([pending("b")]))
     assert taken.events[-1] == PendingListed(("a", "b"), NOW_S)
     asyncio.run(first.replace([]))
-    assert taken.events[-2:] == [PendingGone("a"), PendingListed(("b",), NOW_S)]
+    assert taken.events[-2:] == [PendingDeleted("a"), PendingListed(("b",), NOW_S)]
 
 
 def test_a_long_list_is_taken_in_turns(monkeypatch):
@@ -104,7 +108,7 @@ def test_a_pod_that_cannot_be_read_is_no_member():
     sink = taken.pods.sink("pending_pods")
     sink.seen(pending("a"))
     sink.unread(key("a"), "spec is a list")
-    assert taken.events[-1] == PendingGone("a")
+    assert taken.events[-1] == PendingDeleted("a")
     assert sink.uids == {}
     sink.failed(Fault("pending_pods", DOWN, 0.1, will_list=True))
     assert taken.log.events == ["object_unreadable", "watch_error"]
@@ -119,24 +123,24 @@ def test_only_members_decide():
     """The decision log need not hold the pods that wait for nothing but room."""
     known = members()
     a, b = pending("a", group="g"), pending("b")
-    seen = PendingSeen(a, NOW_S)
+    seen = PendingUpdated(a, NOW_S)
     assert known.pick(seen) is seen
-    assert known.pick(PendingSeen(b, NOW_S)) is None
-    assert known.pick(PendingGone("b")) is None
+    assert known.pick(PendingUpdated(b, NOW_S)) is None
+    assert known.pick(PendingDeleted("b")) is None
     listed = known.pick(PendingListed(("a", "b"), NOW_S))
     assert listed == PendingListed(("a",), NOW_S)
-    assert known.pick(PendingGone("a")) == PendingGone("a")
-    assert known.pick(PendingGone("a")) is None
+    assert known.pick(PendingDeleted("a")) == PendingDeleted("a")
+    assert known.pick(PendingDeleted("a")) is None
 
 
 def test_a_pod_that_is_no_member_any_more_is_gone():
     """Its annotation may be removed."""
     known = members()
-    known.pick(PendingSeen(pending("a", group="g"), NOW_S))
-    assert known.pick(PendingSeen(pending("a"), NOW_S)) == PendingGone("a")
+    known.pick(PendingUpdated(pending("a", group="g"), NOW_S))
+    assert known.pick(PendingUpdated(pending("a"), NOW_S)) == PendingDeleted("a")
 
 
 def test_other_events_pass():
     """They are not its business."""
-    event = NodeGone("n")
+    event = NodeDeleted("n")
     assert members().pick(event) is event

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from extender.engine.events import PodFetched, PodGone
+from extender.engine.events import PodDeleted, PodFetched
 from extender.state import Probe
 from extender.watch import Prober, WatchLog
 from extender.watch.pod_reader import FAULTS_OF_POD, N_READERS, REFUSED_AGAIN_S
@@ -80,8 +80,8 @@ def run(stage: Stage, *probes: Probe) -> None:
     ("found", "received"),
     [
         pytest.param(pod_object("u1"), PodFetched(pod_object("u1")), id="it is there"),
-        pytest.param(None, PodGone("u1"), id="it is gone"),
-        pytest.param(pod_object("u2"), PodGone("u1"), id="another has its name"),
+        pytest.param(None, PodDeleted("u1"), id="it is gone"),
+        pytest.param(pod_object("u2"), PodDeleted("u1"), id="another has its name"),
     ],
 )
 def test_what_is_found_is_reported(found, received):
@@ -96,7 +96,7 @@ def test_a_fault_that_may_pass_is_waited_out(error, delay_s):
     """Until then the node can only be counted on."""
     stage = Stage(error, None)
     run(stage, PROBE)
-    assert (stage.received, stage.time.slept) == ([PodGone("u1")], [delay_s])
+    assert (stage.received, stage.time.slept) == ([PodDeleted("u1")], [delay_s])
     assert (stage.prober.n_read, stage.prober.n_failed) == (1, 1)
 
 
@@ -105,7 +105,7 @@ def test_a_permanent_fault_is_logged(error):
     """And holds up no other pod."""
     stage = Stage(*[error] * N_READERS * 2, None)
     run(stage, *(Probe("ns", "p", f"x{i}") for i in range(N_READERS * 2)), PROBE)
-    assert stage.received == [PodGone("u1")]
+    assert stage.received == [PodDeleted("u1")]
     assert stage.log.events == ["object_unreadable"] * N_READERS * 2
     assert (stage.prober.n_refused, stage.prober.open) == (N_READERS * 2, frozenset())
 
@@ -158,4 +158,4 @@ def test_a_wish_during_the_reading_is_read_after_it():
     may_answer = asyncio.Event()
     stage = Stage(may_answer, pod_object())
     asyncio.run(go())
-    assert stage.received == [PodGone("u1"), PodFetched(pod_object())]
+    assert stage.received == [PodDeleted("u1"), PodFetched(pod_object())]

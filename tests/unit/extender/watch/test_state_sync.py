@@ -11,16 +11,16 @@ import pytest
 from extender.clocks import SteadyClock
 from extender.engine.events import (
     FreshnessSet,
-    NominationGone,
-    NominationSeen,
+    NominationDeleted,
     NominationsListed,
-    PodGone,
-    PodSeen,
+    NominationUpdated,
+    PodDeleted,
     PodsListed,
+    PodUpdated,
     TimePassed,
 )
 from extender.state import NodeProblem, Probe
-from extender.watch import Feed, PodSink, WatchLog, state_sync
+from extender.watch import InformerSet, PodSink, WatchLog, state_sync
 from extender.watch.state_sync import TICK_S
 from extender.watch.watch_log import MAX_KNOWN_FAULTS
 from kube.objects import ObjectKey, PodFacts
@@ -82,7 +82,7 @@ class Stage:
         self.log = Log()
         self.prober = Prober()
         clock = SteadyClock(wall=lambda: WALL_S, monotonic=self.time)
-        self.feed = Feed(
+        self.feed = InformerSet(
             handle=self._handle,
             prober=self.prober,  # type: ignore[arg-type]  # of it only this is used
             take_effects=self._take,
@@ -276,21 +276,21 @@ NOMINATED = pod_object()
     ("kinds", "one", "forgets_unread", "expected"),
     [
         pytest.param(
-            (PodsListed, PodSeen, PodGone),
+            (PodsListed, PodUpdated, PodDeleted),
             FACTS,
             False,
-            [PodsListed((FACTS,)), PodSeen(FACTS), PodGone("u1")],
+            [PodsListed((FACTS,)), PodUpdated(FACTS), PodDeleted("u1")],
             id="assigned pods: what was known of an unreadable one stays",
         ),
         pytest.param(
-            (NominationsListed, NominationSeen, NominationGone),
+            (NominationsListed, NominationUpdated, NominationDeleted),
             NOMINATED,
             True,
             [
                 NominationsListed((NOMINATED,)),
-                NominationSeen(NOMINATED),
-                NominationGone("u1"),
-                NominationGone("u1"),
+                NominationUpdated(NOMINATED),
+                NominationDeleted("u1"),
+                NominationDeleted("u1"),
             ],
             id="nominated pods: an unreadable one claims nothing",
         ),

@@ -46,7 +46,7 @@ def evicted(cluster: LiveCluster, *kept: PodRequest) -> list[RequestedPod]:
 def test_a_pod_that_filter_saw_is_known_in_full():
     """With its nodeSelector; the pod in its place is another one, with another uid."""
     cluster = live(node("n1"))
-    cluster.pods.see(facts("u1", plan_of("n1", *ids("n1", 0, 1))))
+    cluster.pods.update(facts("u1", plan_of("n1", *ids("n1", 0, 1))))
     kept = replace(wish("u1", 2, affinity="nvlink"), node_affinity=ONLY_A)
     (one,) = evicted(cluster, kept)
     assert one.request is not None
@@ -60,7 +60,7 @@ def test_the_group_in_a_plan_is_known_without_its_size():
     """Such a member is placed alone, which the answer says."""
     cluster = live(node("n1"))
     plan = replace(plan_of("n1", *ids("n1", 0, 1)), group=PlanGroup("train", ("leaf", "S1")))
-    cluster.pods.see(facts("u1", plan))
+    cluster.pods.update(facts("u1", plan))
     (one,) = evicted(cluster)
     assert one.request is not None
     assert one.request.group == GroupWish("train")
@@ -71,12 +71,12 @@ def test_a_selector_that_was_read_or_bound_here_is_known():
     cluster = live(node("n1"))
     body = content("u1", 1)
     body["spec"]["nodeSelector"] = {"zone": "a"}
-    cluster.pods.see(facts("u1"))
+    cluster.pods.update(facts("u1"))
     cluster.pods.read(whole("u1", "n1", 1, *ids("n1", 0), body=body))
     bound = replace(wish("u2", 1), node_affinity=ONLY_A)
     assert cluster.assume(bound, plan_of("n1", *ids("n1", 1)), deadline_s=9.0) is None
     cluster.pods.confirm("u2")
-    cluster.pods.see(facts("u3", plan_of("n1", *ids("n1", 2))))
+    cluster.pods.update(facts("u3", plan_of("n1", *ids("n1", 2))))
     found = evicted(cluster)
     assert [one.request and one.request.node_affinity for one in found] == [
         ONLY_A,
@@ -92,7 +92,7 @@ def test_else_its_plan_tells_its_containers():
     """One that shares devices with a later one handed them on."""
     cluster = live(node("n1"))
     plan = plan_of("n1", first=ids("n1", 1), main=ids("n1", 1, 2), side=ids("n1", 3))
-    cluster.pods.see(facts("u1", plan))
+    cluster.pods.update(facts("u1", plan))
     (one,) = evicted(cluster)
     assert one.request is not None
     assert one.request.shape is not None
@@ -107,7 +107,7 @@ def test_else_its_plan_tells_its_containers():
 def test_else_its_devices_are_counted():
     """Those that the node reports, also of a pod that no watch has shown."""
     cluster = live(node("n1", devices=report(holds=(hold("x", *ids("n1", 1, 2)),))))
-    cluster.pods.see(facts("u2"))
+    cluster.pods.update(facts("u2"))
     cluster.pods.read(whole("u2", "n1", 1, *ids("n1", 3)))
     pods = {one.full_name: one for one in evicted(cluster)}
     sizes = {name: one.request and one.request.size_gpus for name, one in pods.items()}
@@ -118,7 +118,7 @@ def test_else_its_devices_are_counted():
 def test_a_pod_by_count_has_as_many_as_it_requests():
     """On a node without a topology."""
     cluster = live(bare("n1"))
-    cluster.pods.see(facts("u1"))
+    cluster.pods.update(facts("u1"))
     cluster.pods.read(whole("u1", "n1", 3))
     (one,) = evicted(cluster)
     assert one.request is not None
@@ -128,7 +128,7 @@ def test_a_pod_by_count_has_as_many_as_it_requests():
 def test_a_pod_of_which_nothing_is_known_is_not_placed_again():
     """Its spec could not be read."""
     cluster = live(node("n1"))
-    cluster.pods.see(facts("u1"))
+    cluster.pods.update(facts("u1"))
     broken = {"metadata": {}, "spec": {"containers": [{"name": 1}]}}
     cluster.pods.read(whole("u1", "n1", body=broken))
     (one,) = evicted(cluster)
@@ -141,8 +141,8 @@ def test_the_highest_priority_comes_first_and_claims_are_no_pods():
     """As kube-scheduler's queue has them; a nominated pod waits anyway."""
     cluster = live(node("n1"), node("n2"))
     for uid, position in (("u1", 1), ("u2", 2)):
-        cluster.pods.see(facts(uid, plan_of("n1", f"n1-{position}")))
-    cluster.pods.see(facts("u3", plan_of("n2", "n2-1")))
+        cluster.pods.update(facts(uid, plan_of("n1", f"n1-{position}")))
+    cluster.pods.update(facts("u3", plan_of("n2", "n2-1")))
     cluster.pods.nominations.add(wish("p", 1), "n1")
     found = evicted(cluster, wish("u2", 1, priority=5))
     assert [one.full_name for one in found] == ["default/pod-u2", "default/pod-u1"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from extender.engine.events import PendingSeen, PodGone, PodSeen
+from extender.engine.events import PendingUpdated, PodDeleted, PodUpdated
 from extender.groups.planning import Near
 from extender.protocol import Reason
 from extender.state import PRODUCT
@@ -69,7 +69,7 @@ def simulation(scene: GroupScene, **changes: Any) -> Simulation:
 def occupy(scene: GroupScene, name: str, n_gpus: int = 4) -> None:
     """A pod has the first GPUs of a node."""
     plan = plan_of(name, *ids(name)[:n_gpus])
-    scene.gateway.handle(PodSeen(facts(f"on-{name}", plan)))
+    scene.gateway.handle(PodUpdated(facts(f"on-{name}", plan)))
 
 
 def where(placed: SimulatedGroup) -> dict[str, str | None]:
@@ -199,7 +199,7 @@ def test_a_replacement_of_a_group_that_has_begun_waits_for_no_other():
     uids = ("a", "b", "c", "d")
     assert all_bound(scene.place(*uids))
     for uid in ("c", "d"):
-        scene.gateway.handle(PodGone(uid))
+        scene.gateway.handle(PodDeleted(uid))
     near = scene.groups.readings.near(("default", "g"))
     assert near is not None
     assert len(near.nodes) == 2
@@ -218,7 +218,7 @@ def test_a_size_that_counts_pods_without_gpus_waits_for_none_of_them():
         one["metadata"]["labels"] |= labels
         one["metadata"]["annotations"] |= annotations
         seen = whole(uid, None, body=one, phase="Pending", labels=labels, annotations=annotations)
-        scene.gateway.handle(PendingSeen(seen, scene.now_s))
+        scene.gateway.handle(PendingUpdated(seen, scene.now_s))
     workers = [manifests[uid] for uid in "ab"]
     simulations = [
         read_pods(one, 1, (GPU,), where="pods", group_kinds=("kueue",))[0] for one in workers

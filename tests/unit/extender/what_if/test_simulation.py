@@ -141,7 +141,7 @@ def test_each_pod_sees_what_those_before_it_left():
 def test_claims_count_as_they_do_for_the_verbs():
     """A pod of higher priority may have what one of lower priority has claimed; others may not."""
     cluster = live(node("n1"), node("n2"))
-    cluster.pods.see(facts("u1", plan_of("n2", "n2-0", "n2-1", "n2-2", "n2-3")))
+    cluster.pods.update(facts("u1", plan_of("n2", "n2-0", "n2-1", "n2-2", "n2-3")))
     cluster.pods.nominations.add(wish("p", 3, priority=5), "n1")
     rules, rater = RULES, Rater()
     assert free(cluster, "n1").count("1") == 1

@@ -84,7 +84,7 @@ class World:
     @property
     def clock(self):
         """The reflector's."""
-        return Clock(monotonic=lambda: self.now_s, sleep=self.sleep, draw=lambda: 0.5)
+        return Clock(monotonic=lambda: self.now_s, sleep=self.sleep, jitter=lambda: 0.5)
 
 
 class Played:

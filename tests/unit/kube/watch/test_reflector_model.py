@@ -106,7 +106,7 @@ async def follow(weather, picture, *, n_requests=400):
         left -= 1
         assert left > 0, "the reflector does not come to rest"
 
-    class Door:
+    class Listener:
         async def request(self, request):
             await sleep(0)
             return await weather.store.request(request)
@@ -119,9 +119,9 @@ async def follow(weather, picture, *, n_requests=400):
             async for bundle in weather.store.lines(request):
                 yield bundle
 
-    clock = Clock(monotonic=lambda: 0.0, sleep=sleep, draw=lambda: 0.0)
+    clock = Clock(monotonic=lambda: 0.0, sleep=sleep, jitter=lambda: 0.0)
     reflector = Reflector(
-        Door(), Source("things", "/things", read, page_size=2), picture, clock=clock
+        Listener(), Source("things", "/things", read, page_size=2), picture, clock=clock
     )
     with suppress(ScriptOver):
         await reflector.run()

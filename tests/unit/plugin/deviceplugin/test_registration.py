@@ -54,7 +54,7 @@ class Plugin:
             self.socket,
             on_change=self._take,
             timing=timing,
-            draw=lambda: 0.5,
+            jitter=lambda: 0.5,
             **more,
         )
         self.task: asyncio.Task[None] | None = None

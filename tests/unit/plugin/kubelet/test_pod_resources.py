@@ -117,7 +117,7 @@ def answer_of(kubelet, question, **timing):
     async def go():
         async with kubelet.serving():
             client = PodResources(
-                kubelet.path, timing=PodResourcesTiming(**timing), draw=lambda: 0.0
+                kubelet.path, timing=PodResourcesTiming(**timing), jitter=lambda: 0.0
             )
             return await question(client)
 

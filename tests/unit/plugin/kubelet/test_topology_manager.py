@@ -43,7 +43,7 @@ class Kubelet:
     def poller(self):
         """The poller under test, with the shortest delays that chance allows."""
         return TopologyManagerPoller(
-            self, on_settings=self.settings.append, on_error=self.errors.append, draw=lambda: 0.0
+            self, on_settings=self.settings.append, on_error=self.errors.append, jitter=lambda: 0.0
         )
 
 

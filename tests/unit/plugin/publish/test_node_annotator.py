@@ -136,7 +136,7 @@ class Scene:
             emit=self.events.emit,
             pace=PACE,
             sleep=self.clock.sleep,
-            draw=lambda: 0.0,
+            jitter=lambda: 0.0,
         )
 
     async def written(self, topology, devices):
