@@ -10,7 +10,7 @@ It never reads the recorded outputs for anything but the comparison.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from extender.decision_log.format import HeaderLine, output_of, read_event, read_lines
 from extender.engine import Gateway, make_engine
@@ -19,7 +19,7 @@ from extender.errors import DecisionLogError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from extender.decision_log.format import EventLine
+    from extender.decision_log.format import EventLine, Json
 
 __all__ = ["Replayed", "replay"]
 
@@ -94,10 +94,14 @@ def _handle(gateway: Gateway | None, line: EventLine) -> Any:  # noqa: ANN401 - 
 
 def _compare(number: int, recorded: object, replayed: object) -> Difference | None:
     """The first member that differs."""
-    if not (isinstance(recorded, dict) and isinstance(replayed, dict)):
-        recorded, replayed = {"output": recorded}, {"output": replayed}
-    for what in dict.fromkeys((*recorded, *replayed)):
-        before, now = recorded.get(what), replayed.get(what)
-        if before != now:
-            return Difference(number, what, str(before), str(now))
+    before, now = _members(recorded), _members(replayed)
+    if before.keys().isdisjoint(now):
+        before, now = {"output": recorded}, {"output": replayed}
+    for what in dict.fromkeys((*before, *now)):
+        if before.get(what) != now.get(what):
+            return Difference(number, what, str(before.get(what)), str(now.get(what)))
     return None
+
+
+def _members(output: object) -> Json:
+    return cast("Json", output) if isinstance(output, dict) else {"output": output}

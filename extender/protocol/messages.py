@@ -291,7 +291,8 @@ def _from_text(value: object) -> object:
             return value.encode()
         case {"base64": str(text)}:
             return base64.b64decode(text, validate=True)
-    return value
+        case _:
+            return value
 
 
 RawBody = Annotated[bytes, PlainSerializer(_to_text), BeforeValidator(_from_text)]

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from extender.protocol import Answer
+    from kube.client import Binding
 
 ROOT = Path(__file__).parents[3]
 OURS = ("extender/", "kube/", "topology/")
@@ -55,8 +56,9 @@ class Api:
         """Read a pod: not needed here."""
         raise AssertionError((namespace, name, timeout_s))
 
-    async def bind(self, _binding: object, *, timeout_s: float) -> None:
+    async def bind(self, binding: Binding, *, timeout_s: float) -> None:
         """Create a Binding."""
+        assert binding.node
         assert timeout_s > 0
 
 
