@@ -93,6 +93,8 @@ def _as_choice(value: object, where: str, error: type[Exception], members: type[
 def object_at(parent: Mapping[str, object], key: str) -> Mapping[str, object]:
     """The object under a key; empty where there is none. Raises `Unreadable`."""
     value = parent.get(key)
+    if isinstance(value, dict):
+        return cast("dict[str, object]", value)
     return _NO_OBJECT if value is None else as_object(value, key)
 
 
@@ -104,14 +106,20 @@ def list_at(parent: Mapping[str, object], key: str) -> Sequence[object]:
 
 def objects_at(parent: Mapping[str, object], key: str) -> Iterator[Mapping[str, object]]:
     """Each object of the array under a key. Raises `Unreadable`."""
+    where = f"{key}[]"
     for one in list_at(parent, key):
-        yield as_object(one, f"{key}[]")
+        if not isinstance(one, dict):
+            _refuse(one, where, "an object", Unreadable)
+        yield cast("dict[str, object]", one)
 
 
 def text_at(parent: Mapping[str, object], key: str) -> str:
     """The string under a key; empty where there is none. Raises `Unreadable`."""
     value = parent.get(key)
-    return "" if value is None else _as_text(value, key, Unreadable)
+    if value is None:
+        return ""
+    # Thousands of these are read of a list: what is plain is not looked at again.
+    return value if isinstance(value, str) and value.isascii() else _as_text(value, key, Unreadable)
 
 
 def needed_at(parent: Mapping[str, object], key: str, *, where: str = "") -> str:
@@ -209,17 +217,14 @@ class Field:
 
     def keys(self) -> tuple[str, ...]:
         """Return the keys of an object, in the text's order."""
-        return tuple(self._object())
+        return tuple(as_object(self.value, self.where, self.error))
 
     def get(self, key: str) -> Field | None:
         """Return a member of an object, or None where it is absent."""
-        members = self._object()
+        members = as_object(self.value, self.where, self.error)
         if key not in members:
             return None
         return Field(members[key], f"{self.where}.{key}" if self.where else key, self.error)
-
-    def _object(self) -> Mapping[str, object]:
-        return as_object(self.value, self.where, self.error)
 
     def items_at(self, key: str) -> tuple[Field, ...]:
         """Return the members of the array under a key; none where it is absent."""

@@ -39,7 +39,7 @@ def test_pods_without_a_group_wait_for_no_pending_pods(tmp_path):
 
     file = io.StringIO()
     run(tmp_path, act, prepare=prepare, file=file)
-    seen = [line for line in file.getvalue().splitlines() if "see_pending" in line]
+    seen = [line for line in file.getvalue().splitlines() if "PendingUpdated" in line]
     assert seen
     assert not [line for line in seen if "uid-default-p" in line]
 

@@ -129,7 +129,7 @@ def test_replay_shows_the_first_difference(tmp_path):
         log.record(VerbCalled(Verb.FILTER, b"[]", 0.0), engine.answer(Verb.FILTER, b"{}", 0.0))
     result = run("replay", str(path))
     assert result.exit_code == 1
-    assert result.output.startswith("line 2: answer differs after 1 calls\nrecorded: {")
+    assert result.output.startswith("line 2: body differs after 1 calls\nrecorded: {")
 
 
 @pytest.mark.parametrize(

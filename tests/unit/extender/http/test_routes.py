@@ -261,7 +261,8 @@ def test_what_is_recorded_replays():
     served.post("explain", json.dumps(pod(2)).encode())
     served.post("bind", binding("u1", "8x-l4-0"))
     lines = file.getvalue().splitlines()
-    assert [json.loads(line)["kind"] for line in lines[-3:]] == ["call", "step", "step"]
+    names = [json.loads(line)["name"] for line in lines[-3:]]
+    assert names == ["VerbCalled", "BindRequested", "BindingWritten"]
     assert replay(lines).difference is None
 
 

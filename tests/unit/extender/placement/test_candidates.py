@@ -94,7 +94,7 @@ def test_a_draw_is_the_best_of_each_zone(views, limit, pod):
 @given(VIEWS, st.data(), st.integers(1, 12), st.integers(0, 2**64 - 1))
 def test_soft_tainted_nodes_fill_what_the_others_leave(views, data, limit, pod):
     """Each kind is drawn as if the other kind were not there."""
-    tainted = data.sample_candidates(st.frozensets(st.sampled_from([one.name for one in views])))
+    tainted = data.draw(st.frozensets(st.sampled_from([one.name for one in views])))
     others = [one for one in views if one.name not in tainted]
     rest = [one for one in views if one.name in tainted]
     first = drawn(others, limit=limit, pod=pod) if others else []
