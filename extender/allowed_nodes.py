@@ -19,7 +19,7 @@ from topology.node_affinity import ANY_NODE, KnownLabels
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from extender.snapshot import NodeKind, NodeView
+    from extender.snapshot import NodeClass, NodeView
     from extender.state import NodeRecord
     from topology.node_affinity import RequiredNodeAffinity
 
@@ -57,7 +57,7 @@ class AllowedNodes:
             return True
         node = self._nodes.get(view.name)
         labels = _NO_LABELS if node is None else node.labels
-        model = None if labels.knows(PRODUCT) else _model(view.kind)
+        model = None if labels.knows(PRODUCT) else _model(view.node_class)
         if model is None:
             return self._is_allowed(view.name, labels)
         if self._is_allowed(view.name, labels.plus(PRODUCT, model)):
@@ -75,7 +75,7 @@ class AllowedNodes:
         return is_allowed is not False
 
 
-def _model(kind: NodeKind) -> str | None:
+def _model(kind: NodeClass) -> str | None:
     """The label's value for a node whose GPUs are all of one known model."""
     (model, *others) = kind.models
     return None if others or not model else model

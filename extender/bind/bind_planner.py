@@ -78,7 +78,7 @@ class BindPlanner:
         if refused is not None:
             return Reason.DEVICES_UNAVAILABLE, refused
         efficiency = None if fit is None else 1.0 - max(one.loss for _, one in fit.containers)
-        target = BindTarget(view.kind.name, efficiency)
+        target = BindTarget(view.node_class.name, efficiency)
         return Planned(plan, PlannedFrom(snapshot.generation, view.ids_of(view.free)), target)
 
     def is_intact(self, uid: str, plan: Plan) -> bool:
@@ -101,7 +101,7 @@ class BindPlanner:
             claim is not None
             and claim.node == view.name
             and claim.containers
-            and view.kind.manager is None
+            and view.node_class.manager is None
             and self.is_intact(request.uid, claim)
         ):
             return claim

@@ -141,12 +141,12 @@ def explain_bound(
     text = (pod.metadata.annotations or {}).get(names.PLAN)
     plan, problem = _plan(text)
     view = snapshot.nodes.get(node)
-    states = () if view is None else cluster.devices(node, view.kind.resource)
+    states = () if view is None else cluster.devices(node, view.node_class.resource)
     own = sum(1 << i for i, (_, _, owner) in enumerate(states) if owner == request.uid)
     ids = [one for one, _, owner in states if owner == request.uid]
     explanation["bound"] = {
         "node": node,
-        "machine": None if view is None else view.kind.name,
+        "machine": None if view is None else view.node_class.name,
         "plan": None if text is None else problem or text,
         "devices": [
             {"id": one, "state": state.value}
@@ -186,7 +186,7 @@ def _plan(text: str | None) -> tuple[Plan | None, str]:
 
 def _planned(view: NodeView, plan: Plan) -> list[ContainerSet] | None:
     """What the planned sets are worth; None where the node's topology is unknown."""
-    machine = view.kind.machine
+    machine = view.node_class.machine
     if machine is None or not set(plan.ids) <= set(view.ids):
         return None
     used = _mask(view, plan.ids)
@@ -312,11 +312,11 @@ def _node(view: NodeView) -> RatedNode:
     node: RatedNode = {
         "node": view.name,
         "zone": view.zone,
-        "machine": view.kind.name,
+        "machine": view.node_class.name,
         "free_gpus": view.free.bit_count(),
-        "gpu_worth": round(view.kind.worth, 4),
+        "gpu_worth": round(view.node_class.worth, 4),
     }
-    manager = view.kind.manager
+    manager = view.node_class.manager
     if manager is not None:
         node["topology_manager"] = {"policy": manager.policy.value, "scope": manager.scope.value}
     return node
@@ -334,7 +334,7 @@ def _refusal(refusal: Refusal, request: PodRequest) -> SetRefusal:
 
 def _left_behind(view: NodeView, fit: PodFit | None, rank: Rank) -> LeftBehind | None:
     """What the node could still offer afterwards; None where its topology is unknown."""
-    machine = view.kind.machine
+    machine = view.node_class.machine
     if machine is None or fit is None:
         return None
     after = view.free & ~fit.used

@@ -108,7 +108,7 @@ def set_json(name: str, view: NodeView, selected: Selected, used: int) -> Contai
 
 def _shared_uplinks(view: NodeView, selected: Selected, used: int) -> list[SharedUplink]:
     """PCIe switches whose uplink the set shares with GPUs in use; its value assumes them idle."""
-    machine = view.kind.machine
+    machine = view.node_class.machine
     if machine is None or selected.limit not in _OVER_PCIE:
         return []
     capacities = machine.selector.capacities
@@ -133,12 +133,12 @@ def other_set(request: PodRequest, view: NodeView, chosen: int) -> SecondSet | N
     which are chosen together, where the kubelet confines sets, where the topology is unknown, where
     no other set fits, and above 16 GPUs where another set than the chosen one would be best now.
     """
-    shape, machine = request.shape, view.kind.machine
+    shape, machine = request.shape, view.node_class.machine
     if (
         shape is None
         or len(shape.requests) != 1
         or machine is None
-        or view.kind.manager is not None
+        or view.node_class.manager is not None
     ):
         return None
     found = find_runner_up(

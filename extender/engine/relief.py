@@ -82,7 +82,7 @@ def relief_turns(
     """The same, in turns of one node's pods or one selection each."""
     nodes: dict[tuple[int, tuple[int, ...]], Overlay] = {}
     for view in sorted(views, key=attrgetter("name")):
-        if view.kind.machine is not None and view.kind.machine.is_rated_slowly:
+        if view.node_class.machine is not None and view.node_class.machine.is_rated_slowly:
             continue
         node = overlay(view)
         if node.held:

@@ -97,7 +97,7 @@ def _group(
     rater: Rater,
 ) -> ReasonGroup:
     relief = find_relief(request, views, overlay, rater) if reason in MAY_PASS else None
-    machines = sorted({view.kind.name for view in views})
+    machines = sorted({view.node_class.name for view in views})
     named = ", ".join(machines[:SHOWN_MACHINES])
     more = len(machines) - SHOWN_MACHINES
     return {

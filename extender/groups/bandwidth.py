@@ -35,10 +35,10 @@ def predict(
     shares: list[GroupShare] = []
     for node, ids in sorted(gpus.items()):
         view = views.get(node)
-        if view is None or view.kind.machine is None or not ids <= set(view.ids):
+        if view is None or view.node_class.machine is None or not ids <= set(view.ids):
             return None
         chosen = tuple(i for i, one in enumerate(view.ids) if one in ids)
-        shares.append(GroupShare(view.kind.machine.selector, chosen, _clique(node, domains)))
+        shares.append(GroupShare(view.node_class.machine.selector, chosen, _clique(node, domains)))
     return group_value(shares) if shares else None
 
 

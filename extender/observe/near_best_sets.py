@@ -20,7 +20,7 @@ from topology.value import mask_index
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from extender.snapshot import ClusterSnapshot, NodeKind
+    from extender.snapshot import ClusterSnapshot, NodeClass
     from extender.state import LiveCluster
 
 __all__ = ["NearBestSets"]
@@ -49,19 +49,19 @@ class NearBestSets:
             counts: defaultdict[tuple[str, int], tuple[int, int]] = defaultdict(lambda: (0, 0))
             for resource in self._resources:
                 snapshot = self._cluster.snapshot_of(resource)
-                for kind, states in _states(snapshot, resource, unschedulable).items():
-                    for size, found in _count(kind, states).items():
-                        before = counts[kind.name, size]
-                        counts[kind.name, size] = before[0] + found[0], before[1] + found[1]
+                for node_class, states in _states(snapshot, resource, unschedulable).items():
+                    for size, found in _count(node_class, states).items():
+                        before = counts[node_class.name, size]
+                        counts[node_class.name, size] = before[0] + found[0], before[1] + found[1]
             self._counts, self._counted = dict(sorted(counts.items())), counted
         return self._counts
 
 
 def _states(
     snapshot: ClusterSnapshot, resource: str, unschedulable: Iterable[str]
-) -> dict[NodeKind, list[tuple[int, int]]]:
-    """Of each kind with tables: the free masks that occur, and on how many nodes that take pods."""
-    states: defaultdict[NodeKind, list[tuple[int, int]]] = defaultdict(list)
+) -> dict[NodeClass, list[tuple[int, int]]]:
+    """Of each class with tables: the free masks that occur, and on how many open nodes."""
+    states: defaultdict[NodeClass, list[tuple[int, int]]] = defaultdict(list)
     takes_pods = np.ones(len(snapshot.views), dtype=np.bool_)
     takes_pods[[snapshot.positions[name] for name in unschedulable]] = False
     n_all = np.bincount(snapshot.state_ids)
@@ -69,15 +69,19 @@ def _states(
     occurring: list[int] = n_all.nonzero()[0].tolist()
     for number in occurring:
         view = snapshot.samples[number]
-        kind = view.kind
-        if kind.resource == resource and kind.machine is not None and kind.machine.near_best:
-            states[kind].append((view.free, int(n_nodes[number])))
+        node_class = view.node_class
+        if (
+            node_class.resource == resource
+            and node_class.machine is not None
+            and node_class.machine.near_best
+        ):
+            states[node_class].append((view.free, int(n_nodes[number])))
     return states
 
 
-def _count(kind: NodeKind, states: Sequence[tuple[int, int]]) -> dict[int, tuple[int, int]]:
+def _count(node_class: NodeClass, states: Sequence[tuple[int, int]]) -> dict[int, tuple[int, int]]:
     """By size: near-best sets, and stranded GPUs."""
-    machine = kind.machine
+    machine = node_class.machine
     if machine is None:
         return {}
     free, n_nodes = np.array(states, dtype=np.int64).T

@@ -202,7 +202,7 @@ def _plan(request: PodRequest, view: NodeView, fit: PodFit, generation: int) -> 
     containers: list[ContainerPlan] = []
     for i, name in enumerate(request.containers):
         ids = tuple(map(view.ids.__getitem__, by_position[str(i)].gpus))
-        containers.append(ContainerPlan(name, view.kind.resource, ids))
+        containers.append(ContainerPlan(name, view.node_class.resource, ids))
     speeds = [one.value_gbytes_per_s for _, one in fit.containers if len(one.gpus) > 1]
     used = view.ids_of(fit.used)
     score = min(speeds, default=0.0)

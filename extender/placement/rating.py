@@ -1,6 +1,6 @@
 """Ratings of node states for pod shapes, cached.
 
-Finds the rank of a pod's best sets on nodes of one kind with the same GPUs free, or why there are
+Finds the rank of a pod's best sets on nodes of one class with the same GPUs free, or why there are
 none; and for one node the sets themselves. A cluster of thousands of nodes has few distinct states,
 and pods come in few shapes, so a bounded cache over both makes the request path a look-up. The
 cache never changes an answer: it is keyed by all that the answer depends on. New states of one
@@ -35,20 +35,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from extender.protocol import PodRequest, Shape
-    from extender.snapshot import MachineType, NodeKind, NodeView
+    from extender.snapshot import MachineType, NodeClass, NodeView
     from topology.select import Unfit
 
 __all__ = ["WORK_S", "Rater", "RatingBudget", "Refusal", "rating_work"]
 
 MAX_ENTRIES = 65_536
-"""Ratings kept. One 16-GPU kind has 65,536 states, of which a cluster shows a fraction; at about
+"""Ratings kept. One 16-GPU class has 65,536 states, of which a cluster shows a fraction; at about
 0.6 KB each (measured) this bounds the memory to some 40 MB."""
 
 
 WORK_S = 30e-6
 """Seconds of a unit of `rating_work`: a new state of 8 GPUs that is rated alone."""
 _BATCH_WORK = 128
-"""Work of the states of one kind that are rated together, between two looks at the clock."""
+"""Work of the states of one class that are rated together, between two looks at the clock."""
 _SLOW_WORK = 1600
 """48 ms: the longest took 87 ms with 32 devices, the median 3 ms (ADR 0024)."""
 
@@ -97,18 +97,18 @@ class RatingBudget:
         return True
 
 
-def rating_work(shape: Shape, kind: NodeKind) -> int:
-    """What rating a state of this kind takes, in units of some `WORK_S`.
+def rating_work(shape: Shape, node_class: NodeClass) -> int:
+    """What rating a state of this class takes, in units of some `WORK_S`.
 
     One container on up to 8 GPUs takes 1; tables of 16 GPUs are longer, and containers that are
     chosen together go over all unions of their sets. A state without tables may take twice what it
     counts, so one is begun while half the default budget is left.
     """
-    if kind.machine is None or kind.resource != shape.resource:
+    if node_class.machine is None or node_class.resource != shape.resource:
         return 1
-    if kind.machine.is_rated_slowly:
+    if node_class.machine.is_rated_slowly:
         return _SLOW_WORK
-    is_small = kind.machine.selector.n_gpus <= _FEW_GPUS
+    is_small = node_class.machine.selector.n_gpus <= _FEW_GPUS
     if len(shape.requests) > 1:
         return 15 if is_small else 300
     return 1 if is_small else 10
@@ -174,17 +174,21 @@ class Rater:
         views = list(views)
         known = self._by_shape.pop(shape, {})
         deferred: dict[int, Rank | Refusal] = {}
-        for kind, alike in _by_kind(views, known).items():
+        for node_class, alike in _by_kind(views, known).items():
             due: list[NodeView] = []
             due_work = 0
             for view in alike:
                 work = _work(shape, size_gpus, view)
-                if budget is not None and kind.machine is not None and not budget.allows(work):
+                if (
+                    budget is not None
+                    and node_class.machine is not None
+                    and not budget.allows(work)
+                ):
                     deferred[view.state] = self._defer(shape, size_gpus, view)
                     continue
                 due.append(view)
                 due_work += work
-                # The first of a kind puts its sets in order, which takes longest.
+                # The first of a class puts its sets in order, which takes longest.
                 if due_work >= _BATCH_WORK or view is alike[0]:
                     self._keep(known, shape, size_gpus, due)
                     due, due_work = [], 0
@@ -213,8 +217,8 @@ class Rater:
         size_gpus: int,
         views: Sequence[NodeView],
     ) -> None:
-        """Rate states of one kind, one or more, and keep the ratings."""
-        rated = self._rate(shape, size_gpus, views[0].kind, views)
+        """Rate states of one class, one or more, and keep the ratings."""
+        rated = self._rate(shape, size_gpus, views[0].node_class, views)
         for view, rating in zip(views, rated, strict=True):
             known[view.state] = rating
         self._n_entries += len(views)
@@ -235,27 +239,30 @@ class Rater:
             self._n_entries -= len(ratings)
 
     def _rate(
-        self, shape: Shape, size_gpus: int, kind: NodeKind, views: Sequence[NodeView]
+        self, shape: Shape, size_gpus: int, node_class: NodeClass, views: Sequence[NodeView]
     ) -> list[Rank | Refusal]:
-        """Rate states of one kind."""
+        """Rate states of one class."""
         ranks: Sequence[Rank | None] = (None,) * len(views)
         if (
             len(shape.requests) == 1
-            and kind.resource == shape.resource
-            and kind.manager is None
-            and kind.machine is not None
-            and isinstance(kind.machine.selector, MachineTables)
+            and node_class.resource == shape.resource
+            and node_class.manager is None
+            and node_class.machine is not None
+            and isinstance(node_class.machine.selector, MachineTables)
         ):
             available = np.array([view.free for view in views])
             (request,) = shape.requests
             chosen = select_sets(
-                kind.machine.selector, available=available, size=request.size, policy=shape.policy
+                node_class.machine.selector,
+                available=available,
+                size=request.size,
+                policy=shape.policy,
             )
             ranks = rank_sets(
                 chosen,
                 shape,
                 n_free=[view.free.bit_count() for view in views],
-                worth=kind.worth,
+                worth=node_class.worth,
                 loss_bounds=self.loss_bounds,
             )
         return [
@@ -268,36 +275,36 @@ class Rater:
         fit = _choose(shape, size_gpus, view)
         if isinstance(fit, PodFit):
             return rank_fit(
-                fit, shape, n_free=n_free, worth=view.kind.worth, loss_bounds=self.loss_bounds
+                fit, shape, n_free=n_free, worth=view.node_class.worth, loss_bounds=self.loss_bounds
             )
         return fit or unranked(n_free)
 
 
 def _by_kind(
     views: Iterable[NodeView], known: Mapping[int, Rank | Refusal]
-) -> dict[NodeKind, list[NodeView]]:
-    """The states that are not known, each once, by kind; those that are rated slowly last.
+) -> dict[NodeClass, list[NodeView]]:
+    """The states that are not known, each once, by class; those that are rated slowly last.
 
     Else one that the budget does not reach for would stand before states that take no time.
     """
     new = {view.state: view for view in views if view.state not in known}
-    kinds: dict[NodeKind, list[NodeView]] = {}
+    kinds: dict[NodeClass, list[NodeView]] = {}
     for view in new.values():
-        kinds.setdefault(view.kind, []).append(view)
+        kinds.setdefault(view.node_class, []).append(view)
     if len(kinds) < 2:  # noqa: PLR2004 - nothing to put in order
         return kinds
     return dict(sorted(kinds.items(), key=lambda item: _is_rated_slowly(item[0])))
 
 
-def _is_rated_slowly(kind: NodeKind) -> bool:
-    return kind.machine is not None and kind.machine.is_rated_slowly
+def _is_rated_slowly(node_class: NodeClass) -> bool:
+    return node_class.machine is not None and node_class.machine.is_rated_slowly
 
 
 def _work(shape: Shape, size_gpus: int, view: NodeView) -> int:
     """What rating a state takes; of one with too few free GPUs only its machine is looked at."""
     if view.free.bit_count() < size_gpus:
         return 1
-    return rating_work(shape, view.kind)
+    return rating_work(shape, view.node_class)
 
 
 def _without_gpus(request: PodRequest) -> ValueError:
@@ -305,20 +312,20 @@ def _without_gpus(request: PodRequest) -> ValueError:
 
 
 def _choose(shape: Shape, size_gpus: int, view: NodeView) -> PodFit | Refusal | None:
-    kind = view.kind
-    if kind.resource != shape.resource:
+    node_class = view.node_class
+    if node_class.resource != shape.resource:
         return Refusal(Reason.OTHER_RESOURCE)
-    if kind.machine is None:
+    if node_class.machine is None:
         counted = _by_count(shape, size_gpus, view.free.bit_count())
         return counted if isinstance(counted, Refusal) else None
-    fit = _fit(kind.machine, shape, view)
+    fit = _fit(node_class.machine, shape, view)
     if isinstance(fit, PodFit):
         return fit
     return Refusal(Reason[fit.reason.name], fit.detail)  # the core's reasons have the same names
 
 
 def _fit(machine: MachineType, shape: Shape, view: NodeView) -> PodFit | Unfit:
-    manager = view.kind.manager
+    manager = view.node_class.manager
     if manager is None:
         return fit_pod(
             machine.selector,

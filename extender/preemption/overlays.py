@@ -55,7 +55,7 @@ class RatedOverlays:
         """A node that we know and that serves the pod's resource."""
         view = self._snapshot.nodes.get(name)
         shape = self._request.shape
-        if view is None or shape is None or view.kind.resource != shape.resource:
+        if view is None or shape is None or view.node_class.resource != shape.resource:
             return None
         held = dict(self._cluster.overlay(view).held)
         held.pop(self._request.uid, None)
@@ -72,7 +72,7 @@ class RatedOverlay(Overlay):
     @property
     def has_machine(self) -> bool:
         """Whether we know which devices lie where."""
-        return self.view.kind.machine is not None
+        return self.view.node_class.machine is not None
 
     def is_enough(self, uids: Sequence[str]) -> bool:
         """Whether a set satisfies the pod once these are gone; counts are the scheduler's."""
@@ -88,11 +88,11 @@ class RatedOverlay(Overlay):
         """
         if self.is_enough(uids):
             return True
-        kind, shape = self.view.kind, self.request.shape
-        if kind.manager is None or kind.machine is None or shape is None:
+        node_class, shape = self.view.node_class, self.request.shape
+        if node_class.manager is None or node_class.machine is None or shape is None:
             return False
         fit = fit_pod(
-            kind.machine.selector,
+            node_class.machine.selector,
             available=self.free_without(uids),
             requests=shape.requests,
             policy=shape.policy,

@@ -96,7 +96,9 @@ class WouldFit:
         # By name, as the search takes them: sorted already, its own sort takes no time.
         async for name in paced(cluster.names):
             view = snapshot.views[snapshot.positions[name]]
-            is_rated_slowly = view.kind.machine is not None and view.kind.machine.is_rated_slowly
+            is_rated_slowly = (
+                view.node_class.machine is not None and view.node_class.machine.is_rated_slowly
+            )
             is_offered = name not in unschedulable
             if not is_rated_slowly and is_offered and allowed.allows(view):
                 views.append(view)

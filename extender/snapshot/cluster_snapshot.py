@@ -1,9 +1,9 @@
 """The cluster at one moment, as the verbs see it.
 
-For each node: its kind (machine type and resource), its devices, which of them are free, and its
+For each node: its class (machine type and resource), its devices, which of them are free, and its
 zone. Immutable: a change makes a new snapshot that shares everything that did not change.
 
-Nodes of one kind with the same devices free are alike to every pod: they share a *state*, and the
+Nodes of one class with the same devices free are alike to every pod: they share a *state*, and the
 verbs rate each state once. Where the kubelet's Topology Manager applies, what is claimed counts
 in the state too: the kubelet knows of no claim, and confines a pod by all that it has free.
 
@@ -36,7 +36,7 @@ __all__ = [
     "SHARED",
     "ClusterSnapshot",
     "MachineType",
-    "NodeKind",
+    "NodeClass",
     "NodeView",
     "make_snapshot",
     "make_view",
@@ -44,8 +44,8 @@ __all__ = [
     "with_masks",
 ]
 
-_KIND_BITS = 32
-"""Room in a state for the index of every kind ever made in this process: 4 billion."""
+_CLASS_BITS = 32
+"""Room in a state for the index of every class ever made in this process: 4 billion."""
 SHARED = "-SHARED"
 """Behind the model in the label of GPU feature discovery, where GPUs are shared in time."""
 SPARE_STATES = 1024
@@ -71,7 +71,7 @@ class MachineType:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class NodeKind:
+class NodeClass:
     """What nodes share: resource, machine type, how their kubelets align, what a GPU is worth.
 
     `machine` is None where the node has no usable topology; `manager` is None where the Topology
@@ -104,13 +104,13 @@ class NodeView:
     """One node. `free` has bit i set where device i may be given away; ids in device order.
 
     `state` is equal for nodes that are alike to every pod.
-    `reserved` are devices that are kept for others, though the kubelet has them free; 0 for a kind
+    `reserved` are devices that are kept for others, though the kubelet has them free; 0 for a class
     without a Topology Manager, where that makes no difference.
     """
 
     name: str
     zone: str
-    kind: NodeKind
+    node_class: NodeClass
     ids: tuple[str, ...]
     free: int
     state: int
@@ -125,16 +125,16 @@ def make_view(  # noqa: PLR0913 - all that a view is made of
     name: str,
     *,
     zone: str,
-    kind: NodeKind,
+    node_class: NodeClass,
     ids: tuple[str, ...],
     free: int,
     reserved: int = 0,
 ) -> NodeView:
-    """Make a node's view; `reserved` may be given for any kind."""
-    if kind.manager is None:
+    """Make a node's view; `reserved` may be given for any class."""
+    if node_class.manager is None:
         reserved = 0
-    state = _state(kind, free, reserved << len(ids))
-    return NodeView(name, zone, kind, ids, free, state, reserved)
+    state = _state(node_class, free, reserved << len(ids))
+    return NodeView(name, zone, node_class, ids, free, state, reserved)
 
 
 def with_free(view: NodeView, free: int) -> NodeView:
@@ -144,16 +144,16 @@ def with_free(view: NodeView, free: int) -> NodeView:
 
 def with_masks(view: NodeView, *, free: int, reserved: int) -> NodeView:
     """The same node with other devices free and reserved; the same object where nothing differs."""
-    if view.kind.manager is None:
+    if view.node_class.manager is None:
         reserved = 0
     if free == view.free and reserved == view.reserved:
         return view
-    state = _state(view.kind, free, reserved << len(view.ids))
-    return NodeView(view.name, view.zone, view.kind, view.ids, free, state, reserved)
+    state = _state(view.node_class, free, reserved << len(view.ids))
+    return NodeView(view.name, view.zone, view.node_class, view.ids, free, state, reserved)
 
 
-def _state(kind: NodeKind, free: int, reserved_above: int) -> int:
-    return (reserved_above | free) << _KIND_BITS | kind.index
+def _state(node_class: NodeClass, free: int, reserved_above: int) -> int:
+    return (reserved_above | free) << _CLASS_BITS | node_class.index
 
 
 class _Nodes(Mapping[str, NodeView]):

@@ -17,7 +17,7 @@ from extender.state.effects import (
     PlanConflict,
     Probe,
 )
-from extender.state.machine_types import Kinds, build_machine_type
+from extender.state.machine_types import NodeClasses, build_machine_type
 from extender.state.moment import StateMoment
 from extender.state.node_labels import HOSTNAME, KEPT_LABELS, PRODUCT, ZONE
 from extender.state.node_record import BY_COUNT, NodeRecord, NodeResource, mask_of
@@ -36,11 +36,11 @@ __all__ = [
     "DeviceRow",
     "DeviceState",
     "Effect",
-    "Kinds",
     "LiveCluster",
     "ManagerBody",
     "Mismatch",
     "Missing",
+    "NodeClasses",
     "NodeDomains",
     "NodeProblem",
     "NodeRecord",

@@ -27,7 +27,7 @@ from extender.state.device_states import count_changes, count_states, device_row
 from extender.state.domains import NodeDomains
 from extender.state.effect_rules import add_effects
 from extender.state.effects import NodeProblem
-from extender.state.machine_types import Kinds
+from extender.state.machine_types import NodeClasses
 from extender.state.moment import StateMoment, overlay_of
 from extender.state.node_reader import NodeReader
 from extender.state.node_record import fingerprint, mask_of
@@ -70,7 +70,7 @@ class LiveCluster:
         gpu_worth: Sequence[tuple[str, float]] = (),
         families: Sequence[LevelFamily] = DEFAULT_FAMILIES,
     ) -> None:
-        self._kinds = Kinds(demand)
+        self._kinds = NodeClasses(demand)
         self.reader = NodeReader(resources, self._kinds, gpu_worth, families)
         self._views = NodeViews(self._kinds, Rater())
         self._nodes: dict[str, NodeRecord] = {}
@@ -311,7 +311,7 @@ class LiveCluster:
         if self._kinds.is_crowded:
             nodes, shown = self._nodes.values(), self._snapshots.all_shown
             machines = (one.machine for node in nodes for one in node.resources)
-            kinds = (view.kind for node in nodes for view in shown(node))
+            kinds = (view.node_class for node in nodes for view in shown(node))
             self._kinds.keep((one for one in machines if one is not None), kinds)
 
     def _reconcile_node(self, node: NodeRecord) -> Sequence[NodeView]:
@@ -346,12 +346,12 @@ class LiveCluster:
         self._generation += count_changes(before, account)
         old = self._snapshots.shown(node.name, served.name)
         view = self._views.view(node, served, account, old)
-        if old is None or old.kind is not view.kind or old.ids != view.ids:
+        if old is None or old.node_class is not view.node_class or old.ids != view.ids:
             is_freed = bool(view.free or account.claims)
         else:
             # With less free the kubelet may turn to other NUMA nodes, where a pod is better off.
             is_freed = account.has_gained(before, old.free) or (
-                view.kind.manager is not None and view.state != old.state
+                view.node_class.manager is not None and view.state != old.state
             )
         if is_freed:
             self._freed.add(node.name)

@@ -138,7 +138,7 @@ def _resource_json(
         return [{"pod": name_of(uid), "pod_uid": uid, "devices": n} for uid, n in counts]
 
     return {
-        "machine": view.kind.name,
+        "machine": view.node_class.name,
         "resource": served.name,
         "topology": None if served.machine is None else served.machine.digest,
         "free": _ids(served, view.free),

@@ -1,16 +1,16 @@
-"""The kinds of node: each machine type's tables once, and a small number for each kind.
+"""The classes of nodes: each machine type's tables once, and a small number for each class.
 
-It gives each node its `NodeKind`, so that nodes that are alike to every pod share tables, ratings
-and states. What no node uses any more is dropped now and then (`Kinds.keep`), since nodes come and
-go, and every new measurement, dead link or worth makes another type or kind. An index is never used
-again: caches are keyed by it.
+It gives each node its `NodeClass`, so that nodes that are alike to every pod share tables, ratings
+and states. What no node uses any more is dropped now and then (`NodeClasses.keep`), since nodes
+come and go, and every new measurement, dead link or worth makes another type or class. An index is
+never used again: caches are keyed by it.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from extender.snapshot import MachineType, NodeKind
+from extender.snapshot import MachineType, NodeClass
 from topology.select import MachineTables, build_machine, near_best_counts, with_raw_figures
 from topology.value import topology_digest
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from topology.topology_manager import TopologyManager
     from topology.value import Demand
 
-    _KindKey: TypeAlias = tuple[str, str, MachineType | None, TopologyManager | None, float, str]
+    _ClassKey: TypeAlias = tuple[str, str, MachineType | None, TopologyManager | None, float, str]
 
     _Raw: TypeAlias = tuple[str, tuple[MeasuredPair, ...], tuple[MeasuredSet, ...]]
 
-__all__ = ["Kinds", "build_machine_type"]
+__all__ = ["NodeClasses", "build_machine_type"]
 
 MAX_RAW_TYPES, MAX_RAW_BYTES = 16_384, 64 << 20
 """Bounds on machine types with a node's own raw figures, which break ties alone; further nodes
@@ -50,7 +50,7 @@ def build_machine_type(topology: NodeTopology, demand: Demand) -> MachineType:
     return MachineType(topology_digest(topology), selector, _near_best(selector, demand))
 
 
-class Kinds:
+class NodeClasses:
     """Makes each machine type once, tables included, unless it is offered."""
 
     def __init__(self, demand: Demand) -> None:
@@ -58,7 +58,7 @@ class Kinds:
         self._machines: dict[str, MachineType] = {}
         self._raw: dict[_Raw, MachineType] = {}
         self._raw_bytes = 0
-        self._kinds: dict[_KindKey, NodeKind] = {}
+        self._kinds: dict[_ClassKey, NodeClass] = {}
         self._n_kinds = 0
         self._offered: dict[str, None] = {}
         self._room = SPARE
@@ -68,7 +68,7 @@ class Kinds:
         """Whether `keep` is due."""
         return len(self._machines) + len(self._raw) + len(self._kinds) > self._room
 
-    def keep(self, machines: Iterable[MachineType], kinds: Iterable[NodeKind]) -> None:
+    def keep(self, machines: Iterable[MachineType], kinds: Iterable[NodeClass]) -> None:
         """Drop what is none of these, nor of a node to come. O(types and kinds)."""
         used, used_kinds = frozenset(machines), frozenset(kinds)
         digests = {one.digest for one in used} | self._offered.keys()
@@ -115,7 +115,7 @@ class Kinds:
             self._raw[key] = MachineType(digest, selector, shared.near_best)
         return self._raw[key]
 
-    def kind(  # noqa: PLR0913, PLR0917 - all that makes a kind
+    def node_class(  # noqa: PLR0913, PLR0917 - all that makes a class
         self,
         name: str,
         resource: str,
@@ -123,8 +123,8 @@ class Kinds:
         manager: TopologyManager | None,
         worth: float,
         product: str,
-    ) -> NodeKind:
-        """The kind of nodes with this name, resource and machine type (None: by count).
+    ) -> NodeClass:
+        """The class of nodes with this name, resource and machine type (None: by count).
 
         `manager` is their kubelets' Topology Manager where it applies; nodes by count have none,
         since it is not known which of their devices is where. `worth` is that of a device.
@@ -134,7 +134,7 @@ class Kinds:
         if machine is None:
             key = (name, resource, None, None, worth, product)
         if key not in self._kinds:
-            self._kinds[key] = NodeKind(self._n_kinds, *key)
+            self._kinds[key] = NodeClass(self._n_kinds, *key)
             self._n_kinds += 1
         return self._kinds[key]
 

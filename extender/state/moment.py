@@ -86,5 +86,5 @@ def overlay_of(
 ) -> Overlay:
     """The same of these nodes and their accounts."""
     node = nodes.get(view.name)
-    index = None if node is None else node.index(view.kind.resource)
+    index = None if node is None else node.index(view.node_class.resource)
     return Overlay(view, {} if index is None else accounts[view.name][index].held)

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from extender.snapshot import MachineType
-    from extender.state.machine_types import Kinds
+    from extender.state.machine_types import NodeClasses
     from kube.objects import NodeFacts
     from topology.groups import LevelFamily
     from topology.model import Gpu, NodeTopology
@@ -109,7 +109,7 @@ class NodeReader:
     def __init__(
         self,
         resources: Sequence[str],
-        kinds: Kinds,
+        kinds: NodeClasses,
         gpu_worth: Sequence[tuple[str, float]] = (),
         families: Sequence[LevelFamily] = DEFAULT_FAMILIES,
     ) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from extender.protocol import PodRequest
     from extender.snapshot import ClusterSnapshot, NodeView
     from extender.state.accounting import Account
-    from extender.state.machine_types import Kinds
+    from extender.state.machine_types import NodeClasses
     from extender.state.node_record import NodeRecord, NodeResource
 
 __all__ = ["NodeViews", "ResourceSnapshots"]
@@ -40,7 +40,7 @@ _FIRST = ""
 class NodeViews:
     """Makes views of nodes; `old` is what was shown of a node before, None where it is new."""
 
-    kinds: Kinds
+    kinds: NodeClasses
     rater: Rater
 
     def view(
@@ -51,12 +51,19 @@ class NodeViews:
         if account.unlocated and machine is not None:
             label, machine = BY_COUNT, None
         product = node.labels.values.get(PRODUCT, "")
-        kind = self.kinds.kind(label, served.name, machine, node.manager, served.worth, product)
+        node_class = self.kinds.node_class(
+            label, served.name, machine, node.manager, served.worth, product
+        )
         free, reserved = account.free, account.claimed
-        if old is not None and old.kind is kind and old.ids == ids and old.zone == node.zone:
+        if (
+            old is not None
+            and old.node_class is node_class
+            and old.ids == ids
+            and old.zone == node.zone
+        ):
             return with_masks(old, free=free, reserved=reserved)
         return make_view(
-            node.name, zone=node.zone, kind=kind, ids=ids, free=free, reserved=reserved
+            node.name, zone=node.zone, node_class=node_class, ids=ids, free=free, reserved=reserved
         )
 
     def choose(
@@ -164,7 +171,7 @@ class ResourceSnapshots:
 def _further_of(of_nodes: Iterable[Sequence[NodeView]]) -> dict[str, None]:
     """The resources that are not the first of some node."""
     several = (of_node for of_node in of_nodes if len(of_node) > 1)
-    return {view.kind.resource: None for of_node in several for view in of_node[1:]}
+    return {view.node_class.resource: None for of_node in several for view in of_node[1:]}
 
 
 def _view(of_node: Sequence[NodeView], resource: str) -> NodeView:
@@ -173,7 +180,7 @@ def _view(of_node: Sequence[NodeView], resource: str) -> NodeView:
 
 
 def _serves(view: NodeView, resource: str) -> bool:
-    return view.kind.resource == resource
+    return view.node_class.resource == resource
 
 
 def _is_same(view: NodeView, old: NodeView) -> bool:

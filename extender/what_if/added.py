@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from extender.errors import QueryError
-from extender.snapshot import NodeKind, make_view
+from extender.snapshot import NodeClass, make_view
 from topology.errors import quote
 from topology.model import node_worth
 from topology.recordings import recording_names
@@ -34,15 +34,15 @@ MAX_NAMES = 3
 """Nearest names that an error shows."""
 
 
-def kinds_by_name(moment: StateMoment) -> Mapping[str, NodeKind]:
+def kinds_by_name(moment: StateMoment) -> Mapping[str, NodeClass]:
     """The kinds of the cluster's nodes whose topology is known, by the machine type's name."""
     views = (view for snapshot in moment.snapshots.values() for view in snapshot.views)
-    counts = Counter(view.kind for view in views)
+    counts = Counter(view.node_class for view in views)
     ordered = sorted(counts.items(), key=lambda item: (item[1], -item[0].index))
     return {kind.name: kind for kind, _ in ordered if kind.machine is not None}
 
 
-def find_kind(machine: str, kinds: Mapping[str, NodeKind], *, where: str) -> NodeKind | None:
+def find_kind(machine: str, kinds: Mapping[str, NodeClass], *, where: str) -> NodeClass | None:
     """The kind of this name; None for a recording, whose tables are to be built.
 
     Raises `QueryError` for a name that is neither.
@@ -63,15 +63,15 @@ def find_kind(machine: str, kinds: Mapping[str, NodeKind], *, where: str) -> Nod
     raise QueryError(msg)
 
 
-def recorded_kind(name: str, machine: MachineType, rules: Rules, number: int) -> NodeKind:
+def recorded_kind(name: str, machine: MachineType, rules: Rules, number: int) -> NodeClass:
     """The kind of a recording's nodes; `number` is different for each."""
     worth = node_worth(machine.selector.topology.gpus, rules.gpu_worth).per_device
     resource = rules.resources[0]
-    return NodeKind(FIRST_INDEX + number, name, resource, machine, None, worth)
+    return NodeClass(FIRST_INDEX + number, name, resource, machine, None, worth)
 
 
 def add_nodes(
-    groups: Iterable[tuple[str, NodeKind, int]], names: Collection[str]
+    groups: Iterable[tuple[str, NodeClass, int]], names: Collection[str]
 ) -> Sequence[NodeView]:
     """New nodes, all GPUs free: of each group its machine's name, its kind and how many.
 
@@ -91,5 +91,5 @@ def add_nodes(
             n_made += 1
             ids = tuple(f"{name}-gpu-{i}" for i in range(n_gpus))
             free = (1 << n_gpus) - 1
-            views.append(make_view(name, zone=ZONE, kind=kind, ids=ids, free=free))
+            views.append(make_view(name, zone=ZONE, node_class=kind, ids=ids, free=free))
     return views

@@ -36,7 +36,7 @@ def rate_in_turns(
     work = 0
     for view in sorted(views, key=_order):
         turn.append(view)
-        work += 1 if shape is None else rating_work(shape, view.kind)
+        work += 1 if shape is None else rating_work(shape, view.node_class)
         if work >= TURN_WORK:
             ratings |= _rate(request, turn, rater, budget)
             turn, work = [], 0
@@ -48,8 +48,8 @@ def rate_in_turns(
 
 
 def _order(view: NodeView) -> tuple[bool, int]:
-    machine = view.kind.machine
-    return machine is not None and machine.is_rated_slowly, view.kind.index
+    machine = view.node_class.machine
+    return machine is not None and machine.is_rated_slowly, view.node_class.index
 
 
 def _rate(

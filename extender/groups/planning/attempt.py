@@ -292,7 +292,7 @@ def _mask_of_models(view: NodeView, models: Sequence[Model]) -> int:
     """The devices of a node that are of any of these models."""
     mask = 0
     for model in dict.fromkeys(models):
-        mask |= mask_of_model(view.kind, model)
+        mask |= mask_of_model(view.node_class, model)
     return mask & (1 << len(view.ids)) - 1
 
 

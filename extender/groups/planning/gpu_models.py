@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from extender.protocol import PodRequest
-    from extender.snapshot import ClusterSnapshot, NodeKind, NodeView
+    from extender.snapshot import ClusterSnapshot, NodeClass, NodeView
     from extender.state import NodeRecord
     from topology.annotations import Plan
 
@@ -57,7 +57,7 @@ __all__ = [
 ]
 
 Model: TypeAlias = "str | None"
-"""A GPU model as `NodeKind.models` names it."""
+"""A GPU model as `NodeClass.models` names it."""
 ANY_MODEL: Model = None
 """Stands for all GPUs, where models may be mixed."""
 MAX_MODELS = 16
@@ -71,14 +71,14 @@ def is_mixable(requests: Iterable[PodRequest]) -> bool:
     )
 
 
-def mask_of_model(kind: NodeKind, model: Model) -> int:
+def mask_of_model(kind: NodeClass, model: Model) -> int:
     """The devices of a model on nodes of a kind, -1 for all that there are."""
     return -1 if model is None else kind.models.get(model, 0)
 
 
 def of_model(view: NodeView, model: Model) -> NodeView:
     """The node when only its GPUs of a model are free."""
-    mask = mask_of_model(view.kind, model)
+    mask = mask_of_model(view.node_class, model)
     return with_masks(view, free=view.free & mask, reserved=view.reserved | view.free & ~mask)
 
 
@@ -92,14 +92,14 @@ def nodes_by_model(
     n_nodes: Counter[str] = Counter()
     for number, count in enumerate(np.bincount(snapshot.state_ids).tolist()):
         if count:
-            n_nodes.update(dict.fromkeys(snapshot.samples[number].kind.models, count))
+            n_nodes.update(dict.fromkeys(snapshot.samples[number].node_class.models, count))
     models = sorted(n_nodes, key=lambda model: (model not in held, -n_nodes[model], model))
     return {model: have_models(snapshot, {model}) for model in models[:MAX_MODELS]}
 
 
 def have_models(snapshot: ClusterSnapshot, models: Collection[str]) -> NDArray[np.bool_]:
     """The nodes that have GPUs of any of these models, bool[n] by position."""
-    has = [any(model in one.kind.models for model in models) for one in snapshot.samples]
+    has = [any(model in one.node_class.models for model in models) for one in snapshot.samples]
     return np.array(has, dtype=np.bool_)[snapshot.state_ids]
 
 
@@ -117,7 +117,7 @@ def held_models(
             continue
         own = ids.get(name, set())
         mask = sum(1 << i for i, one in enumerate(view.ids) if one in own) or -1
-        found |= {model for model, gpus in view.kind.models.items() if gpus & mask}
+        found |= {model for model, gpus in view.node_class.models.items() if gpus & mask}
     return frozenset(found)
 
 

@@ -85,7 +85,7 @@ class NodeRoom:
         """
         numbers = snapshot.state_ids[order]
         occurring: list[int] = np.bincount(numbers).nonzero()[0].tolist()
-        have = [i for i in occurring if mask_of_model(snapshot.samples[i].kind, model)]
+        have = [i for i in occurring if mask_of_model(snapshot.samples[i].node_class, model)]
         samples = [of_model(snapshot.samples[number], model) for number in have]
         ratings = self._rater.rate(request, samples)
         size = occurring[-1] + 1 if occurring else 0
@@ -97,7 +97,7 @@ class NodeRoom:
             empty[number] = self._count(request, of_model(_emptied(view), model))
             if isinstance(rating, Rank):
                 fits[number] = self._count(request, view)
-                costs[number] = view.kind.worth * rating.remainder_cost_gpus
+                costs[number] = view.node_class.worth * rating.remainder_cost_gpus
                 keys[number] = rating.key
         return Room(fits[numbers], empty[numbers], costs[numbers], numbers, keys)
 
@@ -108,7 +108,7 @@ class NodeRoom:
         occurring: list[int] = np.bincount(snapshot.state_ids[order]).nonzero()[0].tolist()
         for number in occurring:
             for view in (_emptied(snapshot.samples[number]), snapshot.samples[number]):
-                for model in view.kind.models:
+                for model in view.node_class.models:
                     self._count(request, of_model(view, model))
                     yield
 

@@ -47,8 +47,8 @@ class RailSets:
 
         `used` are those of the group's members on other nodes, 0 for the first.
         """
-        machine = view.kind.machine
-        if machine is None or view.kind.manager is not None or not plan.containers:
+        machine = view.node_class.machine
+        if machine is None or view.node_class.manager is not None or not plan.containers:
             return plan, 0
         tables = machine.selector
         rails = self._rails.get(machine.digest)

@@ -111,7 +111,7 @@ def lowest(free: int, count: int) -> int:
 
 def _together(view: NodeView, requests: Sequence[PodRequest]) -> _Masks | None:
     """All sets at once; None where they do not fit, or where the pods wish different things."""
-    machine, manager = view.kind.machine, view.kind.manager
+    machine, manager = view.node_class.machine, view.node_class.manager
     shapes = [one.shape for one in requests if one.shape is not None]
     if machine is None or manager is not None or len(shapes) < _LEAST_TOGETHER:
         return None
@@ -121,7 +121,7 @@ def _together(view: NodeView, requests: Sequence[PodRequest]) -> _Masks | None:
         for one in shape.requests
     ]
     kinds = {(shape.resource, shape.policy) for shape in shapes}
-    is_alike = len(kinds) == 1 and shapes[0].resource == view.kind.resource
+    is_alike = len(kinds) == 1 and shapes[0].resource == view.node_class.resource
     if not is_alike or any(one.role is ContainerRole.INIT for one in containers):
         return None
     fit = fit_pod(

@@ -80,7 +80,7 @@ def placement_body(one: SimulatedPlacement) -> PlacementBody:
         "group": one.group,
         "is_evicted": one.pod.is_evicted,
         "node": None if view is None else view.name,
-        "machine": None if view is None else view.kind.name,
+        "machine": None if view is None else view.node_class.name,
         "containers": containers,
         "gbytes_per_s": worst["gbytes_per_s"],
         "share": worst["share"],
@@ -156,7 +156,7 @@ def sums_after(
             change(tally, -1)
     new = {view.name: view for view in added}
     for name, view in new.items():
-        used = taken.get((name, view.kind.resource), 0)
+        used = taken.get((name, view.node_class.resource), 0)
         change(_new_tally(view, view.free & ~used, figures), 1)
     for (name, resource), used in taken.items():
         if name in new:
@@ -170,7 +170,7 @@ def sums_after(
 
 
 def _new_tally(view: NodeView, free: int, figures: SetFigures) -> Tally:
-    kind = view.kind
+    kind = view.node_class
     digest = None if kind.machine is None else kind.machine.digest
     key = TallyKey(digest, kind.name, kind.resource)
     empty = Tally(key, kind.machine, Sums(n_nodes=1, n_gpus=len(view.ids)))

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from extender.read_api.cluster_table import Cluster
     from extender.read_api.figures import SetFigures
     from extender.read_api.what_if.question import Question
-    from extender.snapshot import MachineType, NodeKind, NodeView
+    from extender.snapshot import MachineType, NodeClass, NodeView
     from extender.what_if import SimulatedGroup
 
 __all__ = ["MAX_WAITING", "WhatIfs"]
@@ -75,7 +75,7 @@ class WhatIfs:
         self._figures = figures
         self._lock = asyncio.Lock()
         self._n_waiting = 0
-        self._kinds: dict[str, NodeKind] = {}
+        self._kinds: dict[str, NodeClass] = {}
         self._n_kinds = 0
 
     async def answer(self, read: Callable[[], Awaitable[bytes]]) -> Iterable[bytes] | None:
@@ -134,7 +134,7 @@ class WhatIfs:
         alone = [one.request for one in units if isinstance(one, RequestedPod)]
         body: WhatIfAnswer = {
             "generation": cluster.generation,
-            "added": [{"node": view.name, "machine": view.kind.name} for view in added],
+            "added": [{"node": view.name, "machine": view.node_class.name} for view in added],
             "drained": list(question.drain),
             "placements": [],
             "groups": [group_body(one) for one in groups],
@@ -212,13 +212,13 @@ class WhatIfs:
         if not groups:
             return ()
         known = kinds_by_name(cluster.moment)
-        found: list[tuple[str, NodeKind, int]] = []
+        found: list[tuple[str, NodeClass, int]] = []
         for i, (machine, count) in enumerate(groups):
             kind = find_kind(machine, known, where=f"add.{i}")
             found.append((machine, kind or await self._recorded(machine), count))
         return add_nodes(found, cluster.moment.nodes)
 
-    async def _recorded(self, name: str) -> NodeKind:
+    async def _recorded(self, name: str) -> NodeClass:
         """The kind of a recording's nodes."""
         kind = self._kinds.pop(name, None)
         if kind is None:

@@ -189,5 +189,5 @@ def shown(cluster: LiveCluster, name: str) -> Any:
 
 def digest(cluster: LiveCluster, name: str) -> str | None:
     """The node's machine type; None where it is count-only."""
-    machine = cluster.snapshot.nodes[name].kind.machine
+    machine = cluster.snapshot.nodes[name].node_class.machine
     return None if machine is None else machine.digest

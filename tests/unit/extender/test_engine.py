@@ -71,7 +71,7 @@ def test_a_node_that_names_far_more_gpus_than_it_has_is_not_rated_by_them(monkey
     answer = json.loads(one.answer(Verb.FILTER, args(strict, ["n2"]), 0.0).body)
     assert answer["FailedAndUnresolvableNodes"] == {"n2": Reason.NO_TOPOLOGY.value}
     view = cluster.snapshot.nodes["n2"]
-    assert (view.kind.machine, len(view.ids)) == (None, 8)
+    assert (view.node_class.machine, len(view.ids)) == (None, 8)
 
 
 def test_the_own_nominated_node_fails_resolvably():

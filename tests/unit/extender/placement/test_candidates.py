@@ -9,16 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extender.placement.candidates import sample_candidates
-from extender.snapshot import NodeKind, NodeView, make_snapshot, make_view
+from extender.snapshot import NodeClass, NodeView, make_snapshot, make_view
 
-KIND = NodeKind(0, "kind", "nvidia.com/gpu", None)
+KIND = NodeClass(0, "kind", "nvidia.com/gpu", None)
 COSTS = {0b1: 0.0, 0b11: 0.0, 0b111: 1.0, 0b1111: 2.0}
 """Remainder cost of each free mask; the first two are equal to the pod."""
 
 
 def view(name: str, zone: str, free: int) -> NodeView:
     """A node; its state follows from what is free."""
-    return make_view(name, zone=zone, kind=KIND, ids=("a", "b", "c", "d"), free=free)
+    return make_view(name, zone=zone, node_class=KIND, ids=("a", "b", "c", "d"), free=free)
 
 
 def drawn(

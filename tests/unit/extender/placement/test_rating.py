@@ -11,7 +11,7 @@ import pytest
 from extender.placement import Rank, Rater, RatingBudget, Refusal, rank_fit, rating, rating_work
 from extender.placement.node_order import unranked
 from extender.protocol import PodRequest, Reason, Shape, messages, parse_pod
-from extender.snapshot import MachineType, NodeKind, NodeView, make_view, with_free
+from extender.snapshot import MachineType, NodeClass, NodeView, make_view, with_free
 from tests.machine_strategies import build_machine_by_hand
 from tests.unit.extender.engines import engine
 from tests.unit.extender.pods import GPU, pod
@@ -20,7 +20,7 @@ from topology.recordings import load_recording
 from topology.select import ContainerRequest, PodFit, build_machine, select_sets
 
 BLIND = make_view(
-    "blind", zone="a", kind=NodeKind(0, "blind", GPU, None), ids=tuple("abcdefgh"), free=0xFF
+    "blind", zone="a", node_class=NodeClass(0, "blind", GPU, None), ids=tuple("abcdefgh"), free=0xFF
 )
 DEVICES = tuple(f"GPU-{i}" for i in range(17))
 
@@ -161,7 +161,9 @@ def test_a_search_counts_as_more_than_many_states_of_tables():
     slow = MachineType("pair", build_machine(linked))
     even = MachineType("even", build_machine(build_machine_by_hand(17)))
     views = [
-        make_view(str(i), zone="a", kind=NodeKind(i, str(i), GPU, one), ids=DEVICES, free=0x1FFFF)
+        make_view(
+            str(i), zone="a", node_class=NodeClass(i, str(i), GPU, one), ids=DEVICES, free=0x1FFFF
+        )
         for i, one in enumerate((even, even, slow, slow, even))
     ]
     budget = RatingBudget.of_work(31)
@@ -187,16 +189,16 @@ def test_work_grows_with_the_machine_and_the_containers(recording, sizes, resour
     machine = MachineType(recording, build_machine(load_recording(recording)))
     requests = tuple(ContainerRequest(f"c{i}", size) for i, size in enumerate(sizes))
     shape = Shape(GPU, requests, PlacementPolicy())
-    assert rating_work(shape, NodeKind(0, recording, resource, machine)) == work
+    assert rating_work(shape, NodeClass(0, recording, resource, machine)) == work
 
 
 @pytest.mark.parametrize("recording", ["dgx-1-v100", "8x-a6000-bridged", "dgx-a100"])
 def test_states_that_are_rated_together_have_the_ranks_of_each(recording):
     """Whether a state is new alone or among hundreds must not change where a pod goes."""
     machine = MachineType(recording, build_machine(load_recording(recording)))
-    kind = NodeKind(0, recording, GPU, machine, worth=2.5)
+    kind = NodeClass(0, recording, GPU, machine, worth=2.5)
     views = [
-        make_view("n", zone="a", kind=kind, ids=tuple("abcdefgh"), free=free)
+        make_view("n", zone="a", node_class=kind, ids=tuple("abcdefgh"), free=free)
         for free in range(0, 256, 3)
     ]
     policies = [
@@ -232,8 +234,8 @@ def test_states_that_are_alike_are_rated_once():
 def test_searches_come_after_states_of_tables():
     """One that the budget does not reach for must not keep hundreds of others from being rated."""
     slow = MachineType("pair", build_machine(build_machine_by_hand(17, links={(0, 1): 2})))
-    kind = NodeKind(9, "pair", GPU, slow)
-    first = make_view("0", zone="a", kind=kind, ids=DEVICES, free=0x1FFFF)
+    kind = NodeClass(9, "pair", GPU, slow)
+    first = make_view("0", zone="a", node_class=kind, ids=DEVICES, free=0x1FFFF)
     views = [first, *used(*range(6))]
     budget = RatingBudget(lambda work: work > 100)
     found = Rater().rate(request(2), views, budget)
@@ -245,7 +247,9 @@ def test_searches_come_after_states_of_tables():
 def test_a_full_node_takes_no_search():
     """Whether a pod fits there is known by counting."""
     slow = MachineType("pair", build_machine(build_machine_by_hand(17, links={(0, 1): 2})))
-    view = make_view("0", zone="a", kind=NodeKind(9, "pair", GPU, slow), ids=DEVICES, free=0b1)
+    view = make_view(
+        "0", zone="a", node_class=NodeClass(9, "pair", GPU, slow), ids=DEVICES, free=0b1
+    )
     budget = RatingBudget(lambda work: work > 1)
     (found,) = Rater().rate(request(2), (view,), budget)
     assert isinstance(found, Refusal)

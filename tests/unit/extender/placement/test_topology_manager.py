@@ -17,7 +17,7 @@ from extender.placement import Rater, Refusal
 from extender.preemption import ReadNodes
 from extender.protocol import Outcome, Reason, Verb
 from extender.snapshot import make_view, with_free
-from extender.state import Kinds
+from extender.state import NodeClasses
 from tests.topology_manager import Container, Kubelet
 from tests.unit.extender.engines import (
     RULES,
@@ -113,7 +113,7 @@ class TestVerbs:
         """Equal devices free are not equal states; the tables are shared all the same."""
         made = engine(PLAIN, aligned(SINGLE))
         views = made.cluster.snapshot.nodes
-        assert views["plain-0"].kind.machine is views[NODE].kind.machine
+        assert views["plain-0"].node_class.machine is views[NODE].node_class.machine
         assert views["plain-0"].state != views[NODE].state
         assert answer_of(made, Verb.FILTER, args(pod(6), names(made)))["NodeNames"] == ["plain-0"]
 
@@ -134,7 +134,7 @@ class TestVerbs:
         """The places of its devices are unknown: the kubelet's count stands."""
         by_count = {"count": 1, "devices": 8, "name": "blind"}
         made = engine(by_count | {"topology_manager_policy": "single-numa-node"})
-        assert made.cluster.snapshot.nodes["blind-0"].kind.manager is None
+        assert made.cluster.snapshot.nodes["blind-0"].node_class.manager is None
         assert answer_of(made, Verb.FILTER, args(pod(6), names(made)))["NodeNames"] == ["blind-0"]
 
 
@@ -143,34 +143,38 @@ class TestStates:
 
     def test_what_is_reserved_counts_only_where_the_kubelet_confines(self):
         """Policy none keeps its states, so that nothing is rated twice there."""
-        kinds = Kinds(DEFAULT_DEMAND)
-        machine = engine(V100).cluster.snapshot.nodes[NODE].kind.machine
+        kinds = NodeClasses(DEFAULT_DEMAND)
+        machine = engine(V100).cluster.snapshot.nodes[NODE].node_class.machine
         manager = TopologyManager(RESTRICTED, TopologyManagerScope.POD)
         found = {}
         for one in (None, manager):
-            kind = kinds.kind("k", "r", machine, one, 1.0, "")
+            kind = kinds.node_class("k", "r", machine, one, 1.0, "")
             views = [
-                make_view("n", zone="z", kind=kind, ids=tuple("abcdefgh"), free=0xF, reserved=mask)
+                make_view(
+                    "n", zone="z", node_class=kind, ids=tuple("abcdefgh"), free=0xF, reserved=mask
+                )
                 for mask in (0, 0xF0)
             ]
             found[kind.manager] = [view.reserved for view in views]
             assert (views[0].state == views[1].state) is (kind.manager is None)
             assert with_free(views[1], 0x3F).reserved == (0 if kind.manager is None else 0xC0)
         assert found == {None: [0, 0], manager: [0, 0xF0]}
-        assert kinds.kind("k", "r", None, manager, 1.0, "").manager is None
+        assert kinds.node_class("k", "r", None, manager, 1.0, "").manager is None
 
     def test_states_distinguish_free_and_reserved_devices(self):
         """Any two of the 81 ways to have four devices free, reserved or taken."""
-        kind = Kinds(DEFAULT_DEMAND).kind(
+        kind = NodeClasses(DEFAULT_DEMAND).node_class(
             "k",
             "r",
-            live(node("n1")).snapshot.nodes["n1"].kind.machine,
+            live(node("n1")).snapshot.nodes["n1"].node_class.machine,
             TopologyManager(RESTRICTED, TopologyManagerScope.POD),
             1.0,
             "",
         )
         views = [
-            make_view("n", zone="z", kind=kind, ids=tuple("abcd"), free=free, reserved=reserved)
+            make_view(
+                "n", zone="z", node_class=kind, ids=tuple("abcd"), free=free, reserved=reserved
+            )
             for free in range(16)
             for reserved in range(16)
             if not free & reserved
@@ -200,7 +204,7 @@ class TestLive:
         """Reports with and without it make one state."""
         cluster = live(node("n1", devices=report(policy=policy)), node("n2"))
         views = cluster.snapshot.nodes
-        assert views["n1"].kind is views["n2"].kind
+        assert views["n1"].node_class is views["n2"].node_class
         assert views["n1"].state == views["n2"].state
 
     def test_a_claim_is_free_to_the_kubelet(self):

@@ -206,7 +206,7 @@ def test_machines_that_are_rated_slowly_are_passed_over():
     counts = {GPU: 20}
     cluster = live(node("n1", topology=large, allocatable=counts, capacity=counts), node("n2"))
     cluster.set_freshness(is_synced=True, observed_at_s=None)
-    machine = cluster.snapshot.nodes["n1"].kind.machine
+    machine = cluster.snapshot.nodes["n1"].node_class.machine
     assert machine is not None
     assert machine.is_rated_slowly
     cluster.pods.update(facts("u0", plan_of("n1", *(f"n1-{i}" for i in range(3, 20)))))

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.snapshot import NodeKind, make_snapshot, make_view, with_masks
+from extender.snapshot import NodeClass, make_snapshot, make_view, with_masks
 from extender.snapshot import cluster_snapshot as snapshot_module
 from topology.annotations import TopologyManagerPolicy, TopologyManagerScope
 from topology.topology_manager import TopologyManager
 
-KINDS = [NodeKind(i, f"kind-{i}", "nvidia.com/gpu", None) for i in range(2)]
+KINDS = [NodeClass(i, f"kind-{i}", "nvidia.com/gpu", None) for i in range(2)]
 
 MANAGER = TopologyManager(TopologyManagerPolicy.RESTRICTED, TopologyManagerScope.POD)
 
@@ -25,7 +25,7 @@ def snapshot(n_nodes: int = 3):
     ids = tuple("abcdefgh")
     return make_snapshot(
         [
-            make_view(f"n{i}", zone=f"z{i % 2}", kind=KINDS[i % 2], ids=ids, free=0xFF)
+            make_view(f"n{i}", zone=f"z{i % 2}", node_class=KINDS[i % 2], ids=ids, free=0xFF)
             for i in range(n_nodes)
         ]
     )
@@ -62,9 +62,9 @@ def test_a_generation_alone_shares_everything_else():
 )
 def test_a_view_with_other_masks_is_the_view_made_of_them(manager, masks, is_same):
     """What a node keeps is taken over, and nothing is made where nothing differs."""
-    kind = NodeKind(3, "kind", "nvidia.com/gpu", None, manager)
+    kind = NodeClass(3, "kind", "nvidia.com/gpu", None, manager)
     free, reserved = masks
-    make = partial(make_view, 'odd "name"', zone="z", kind=kind, ids=tuple("abcdefgh"))
+    make = partial(make_view, 'odd "name"', zone="z", node_class=kind, ids=tuple("abcdefgh"))
     view = make(free=0xFF)
     other = with_masks(view, free=free, reserved=reserved)
     assert (other is view) is is_same
@@ -98,10 +98,10 @@ def test_numbers_are_equal_exactly_for_equal_states(spare, changes):
 
 def test_states_of_any_number_of_kinds_differ():
     """Indices are never handed out again, and a cluster may see many kinds over the years."""
-    late = NodeKind(65_536, "late", "nvidia.com/gpu", None)
+    late = NodeClass(65_536, "late", "nvidia.com/gpu", None)
     ids = ("a", "b")
     views = [
-        make_view("n", zone="z", kind=kind, ids=ids, free=free)
+        make_view("n", zone="z", node_class=kind, ids=ids, free=free)
         for kind in (KINDS[0], late)
         for free in range(4)
     ]

@@ -96,9 +96,14 @@ class TestNodes:
         """The normal case, which everything else departs from."""
         cluster = live(node("n1"))
         view = cluster.snapshot.nodes["n1"]
-        assert (view.ids, view.free, view.zone, view.kind.resource) == (ids("n1"), ALL, "z1", GPU)
-        assert view.kind.machine is not None
-        assert view.kind.name.startswith("4x NVIDIA A100")
+        assert (view.ids, view.free, view.zone, view.node_class.resource) == (
+            ids("n1"),
+            ALL,
+            "z1",
+            GPU,
+        )
+        assert view.node_class.machine is not None
+        assert view.node_class.name.startswith("4x NVIDIA A100")
         assert cluster.take_effects() == ()
 
     @pytest.mark.parametrize(
@@ -126,7 +131,11 @@ class TestNodes:
         cluster = live(node("n1", **change))
         view = cluster.snapshot.nodes["n1"]
         n_devices = change.get("allocatable", {GPU: 4})[GPU]
-        assert (view.kind.machine, view.kind.resource, len(view.ids)) == (None, GPU, n_devices)
+        assert (view.node_class.machine, view.node_class.resource, len(view.ids)) == (
+            None,
+            GPU,
+            n_devices,
+        )
         assert view.free == (1 << n_devices) - 1
         problems = [one.detail for one in cluster.take_effects() if isinstance(one, NodeProblem)]
         assert len(problems) == (problem is not None)
@@ -149,7 +158,7 @@ class TestNodes:
         """During a rollout the plugin may be ahead of the extender."""
         newer = json.loads(topology_text("n1")) | {"v": "1.9", "cooling": "liquid"}
         cluster = live(node("n1", topology=json.dumps(newer)))
-        assert cluster.snapshot.nodes["n1"].kind.machine is not None
+        assert cluster.snapshot.nodes["n1"].node_class.machine is not None
 
     @pytest.mark.parametrize("allocatable", [{}, {GPU: 0}, {MIG: 3}], ids=["none", "0", "other"])
     def test_a_node_whose_allocatable_lacks_the_resource_serves_nothing(self, allocatable):
@@ -163,7 +172,7 @@ class TestNodes:
     def test_the_first_configured_resource_that_is_there_is_the_nodes(self):
         """Several resource names may be configured; a node has one kind of devices."""
         cluster = live(node("n1", allocatable={GPU: 0, MIG: 4}), resources=(GPU, MIG))
-        assert cluster.snapshot.nodes["n1"].kind.resource == MIG
+        assert cluster.snapshot.nodes["n1"].node_class.resource == MIG
 
     def test_allocatable_that_comes_and_goes_takes_the_node_with_it(self):
         """A kubelet that restarts says 0 until the plugin has registered again."""
@@ -194,7 +203,7 @@ class TestNodes:
         """Tables take memory and up to a second; thousands of nodes are of a handful of types."""
         cluster = live(node("n1"), node("n2"))
         views = cluster.snapshot.nodes
-        assert views["n1"].kind is views["n2"].kind
+        assert views["n1"].node_class is views["n2"].node_class
 
     def test_machine_types_may_be_built_elsewhere(self):
         """The feed builds off the event loop; what it hands in is used."""
@@ -218,7 +227,7 @@ class TestNodes:
                 for name, figure in figures.items()
             )
         )
-        kinds = {name: view.kind for name, view in cluster.snapshot.nodes.items()}
+        kinds = {name: view.node_class for name, view in cluster.snapshot.nodes.items()}
         assert kinds["n1"] is kinds["n3"]
         assert kinds["n1"] is not kinds["n2"]
         assert digest(cluster, "n1") == digest(cluster, "n2") is not None
@@ -232,7 +241,7 @@ class TestNodes:
         for i in range(12):
             text = topology_text("n1", machine=measured(90.0 + i / 100))
             cluster.update_node(node("n1", topology=text))
-            seen.add(cluster.snapshot.nodes["n1"].kind)
+            seen.add(cluster.snapshot.nodes["n1"].node_class)
         assert len(seen) == 12
 
     def test_a_node_that_comes_back_with_other_devices_starts_empty(self):
@@ -482,7 +491,11 @@ class TestForeignPods:
         assert (cluster.take_effects(), cluster.bound("p")) == ((probe("p"),), None)
         cluster.pods.read(whole("p", "n1", 3))
         view = cluster.snapshot.nodes["n1"]
-        assert (view.kind.machine, view.kind.resource, free(cluster, "n1")) == (None, GPU, "0001")
+        assert (view.node_class.machine, view.node_class.resource, free(cluster, "n1")) == (
+            None,
+            GPU,
+            "0001",
+        )
         assert cluster.bound("p") == BoundPod("p", "default", "pod-p", "n1", None)
         assert cluster.take_effects() == ()
 
@@ -512,7 +525,7 @@ class TestForeignPods:
         assert cluster.take_effects() == (probe("p"),)
         cluster.pods.read(whole("p", "n1", 2, "n1-1", "n1-3"))
         assert owners(cluster, "n1") == {"n1-1": ("held", "p"), "n1-3": ("held", "p")}
-        assert cluster.snapshot.nodes["n1"].kind.machine is not None
+        assert cluster.snapshot.nodes["n1"].node_class.machine is not None
         cluster.pods.update(facts("p", resource_version="3"))
         assert cluster.take_effects() == ()
 
@@ -543,7 +556,7 @@ class TestForeignPods:
         cluster.pods.read(whole("p", "n1", 2))
         cluster.update_node(node("n1", devices=report(holds=(hold("p", "n1-2", "n1-3"),))))
         assert owners(cluster, "n1") == {"n1-2": ("held", "p"), "n1-3": ("held", "p")}
-        assert cluster.snapshot.nodes["n1"].kind.machine is not None
+        assert cluster.snapshot.nodes["n1"].node_class.machine is not None
 
     def test_what_is_not_named_yet_is_counted(self):
         """An init container's devices are in no status, but the pod keeps them."""
@@ -586,7 +599,7 @@ class TestForeignPods:
         cluster.pods.update(facts("p"))
         cluster.pods.read(replace(whole("p", "n1"), body=b'{"metadata":{},"spec":7}'))
         view = cluster.snapshot.nodes["n1"]
-        assert (view.kind.machine, free(cluster, "n1")) == (None, "1111")
+        assert (view.node_class.machine, free(cluster, "n1")) == (None, "1111")
 
     def test_more_than_there_is_breaks_nothing(self):
         """Devices may be fewer than pods that cannot be located."""
@@ -1346,7 +1359,7 @@ class TestReading:
         assert cluster.as_json()["generation"] == cluster.snapshot.generation
         assert shown(cluster, "n1") == {
             "zone": "z1",
-            "machine": cluster.snapshot.nodes["n1"].kind.name,
+            "machine": cluster.snapshot.nodes["n1"].node_class.name,
             "resource": GPU,
             "topology": digest(cluster, "n1"),
             "free": [],

@@ -408,7 +408,7 @@ class LiveStateModel(RuleBasedStateMachine):
                 assert len(offered) == max(0, len(left) - missing)
             else:
                 assert len(offered) == max(0, self.world.count(name) - missing)
-            is_planned_on = self.cluster.snapshot.nodes[name].kind.machine is not None
+            is_planned_on = self.cluster.snapshot.nodes[name].node_class.machine is not None
             assert is_planned_on == bool(named and not missing)
 
     def check_partitions(self, name: str) -> None:
@@ -456,7 +456,7 @@ class LiveStateModel(RuleBasedStateMachine):
             of_resource = self.cluster.snapshot_of(resource)
             assert of_resource.generation == snapshot.generation
             for name, view in of_resource.nodes.items():
-                rows = self.cluster.devices(name, view.kind.resource)
+                rows = self.cluster.devices(name, view.node_class.resource)
                 assert view.ids == tuple(one for one, _, _ in rows)
                 is_free = [state is DeviceState.FREE for _, state, _ in rows]
                 assert view.free == sum(1 << i for i, free in enumerate(is_free) if free)
@@ -475,12 +475,14 @@ class LiveStateModel(RuleBasedStateMachine):
             (name, resource): view
             for resource in RESOURCES
             for name, view in self.cluster.snapshot_of(resource).nodes.items()
-            if view.kind.resource == resource
+            if view.node_class.resource == resource
         }
         freed = self.cluster.take_freed_nodes()
         for (name, resource), view in views.items():
             old = self.views.get((name, resource))
-            is_as_before = old is not None and old.kind is view.kind and old.ids == view.ids
+            is_as_before = (
+                old is not None and old.node_class is view.node_class and old.ids == view.ids
+            )
             before = old.free if old is not None and is_as_before else 0
             assert name in freed or not view.free & ~before
         self.views = views
@@ -510,7 +512,7 @@ CHANGES = frozenset(CALLS.values()) | {
 def masks(cluster: LiveCluster) -> dict[tuple[str, str], tuple[int, bool]]:
     """What is free on each node of each resource, and whether it may be planned on."""
     return {
-        (name, resource): (view.free, view.kind.machine is None)
+        (name, resource): (view.free, view.node_class.machine is None)
         for resource in RESOURCES
         for name, view in sorted(cluster.snapshot_of(resource).nodes.items())
     }

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.state import Kinds, node_reader
+from extender.state import NodeClasses, node_reader
 from extender.state.node_reader import NodeReader
 from extender.state.node_record import BY_COUNT, fingerprint, mask_of
 from tests.unit.extender.feeds import MACHINE, MIG, bare, ids, node, report, topology_text, wide
@@ -20,7 +20,7 @@ from topology.value import DEFAULT_DEMAND
 @pytest.fixture
 def reader():
     """A reader that has met one machine type."""
-    reader = NodeReader((GPU,), Kinds(DEFAULT_DEMAND))
+    reader = NodeReader((GPU,), NodeClasses(DEFAULT_DEMAND))
     reader.read(node("n0"))
     return reader
 
@@ -74,7 +74,7 @@ def test_ids_of_other_nodes_have_no_bit():
 @given(topology=st.none() | st.text(), devices=st.none() | st.text(), count=st.integers(-5, 600))
 def test_no_node_raises(topology, devices, count):
     """Anyone who may write a Node can put anything there."""
-    kinds = Kinds(DEFAULT_DEMAND)
+    kinds = NodeClasses(DEFAULT_DEMAND)
     facts = bare("n1", count, devices=devices)
     one = NodeReader((GPU,), kinds).read(facts)
     assert len(one.resources[0].ids) == max(0, min(count, 512))
@@ -117,7 +117,7 @@ def of(machine, allocatable, capacity, resource=GPU):
 )
 def test_a_topology_of_a_capacity_like_the_nodes_is_used(facts):
     """Devices that are unhealthy, or fell off the bus, must not cost a node its plans."""
-    one = NodeReader((GPU, MIG), Kinds(DEFAULT_DEMAND)).read(facts)
+    one = NodeReader((GPU, MIG), NodeClasses(DEFAULT_DEMAND)).read(facts)
     assert one.resources[0].machine is not None
     assert one.problems == ()
 
@@ -134,7 +134,7 @@ def test_a_topology_of_a_capacity_like_the_nodes_is_used(facts):
 )
 def test_a_topology_far_beyond_the_capacity_is_not_used(facts, n_named, capacity, most):
     """It names what the kubelet cannot give; the node serves by count and says what to do."""
-    reader = NodeReader((GPU,), Kinds(DEFAULT_DEMAND))
+    reader = NodeReader((GPU,), NodeClasses(DEFAULT_DEMAND))
     assert reader.unbuilt(facts) is None, "no tables are built for it"
     n_devices = facts.allocatable[GPU]
     for _ in range(2):
@@ -197,14 +197,14 @@ COLOSSUS = replace(MACHINE, gpus=tuple(replace(gpu, model="Colossus") for gpu in
 )
 def test_a_node_is_worth_what_label_setting_or_model_say(facts, settings, worth):
     """In this order; a partition is worth its share."""
-    record = NodeReader((GPU,), Kinds(DEFAULT_DEMAND), settings).read(facts)
+    record = NodeReader((GPU,), NodeClasses(DEFAULT_DEMAND), settings).read(facts)
     assert (record.resources[0].worth, record.problems) == (worth, ())
 
 
 def test_a_label_is_that_of_a_gpu_where_gpus_are_partitioned():
     """As in the table and in the setting."""
     facts = replace(of(wide(8, per_gpu=4), 8, 8), worth="8")
-    assert NodeReader((GPU,), Kinds(DEFAULT_DEMAND)).read(facts).resources[0].worth == 2.0
+    assert NodeReader((GPU,), NodeClasses(DEFAULT_DEMAND)).read(facts).resources[0].worth == 2.0
 
 
 def test_a_label_that_is_no_worth_is_reported_and_left_out(reader):
@@ -264,7 +264,7 @@ def test_a_node_serves_each_resource_that_it_has(allocatable, capacity, served):
     machine = wide(8) if served == {MIG: True} else None
     text = {} if machine is None else {"topology": topology_text("n1", machine=machine)}
     facts = node("n1", allocatable=allocatable, capacity=capacity, **text)
-    record = NodeReader(MIXED, Kinds(DEFAULT_DEMAND)).read(facts)
+    record = NodeReader(MIXED, NodeClasses(DEFAULT_DEMAND)).read(facts)
     assert {one.name: one.machine is not None for one in record.resources} == served
     assert [one.name for one in record.resources] == list(served)
     assert record.problems == ()
@@ -275,6 +275,6 @@ def test_a_node_serves_each_resource_that_it_has(allocatable, capacity, served):
 def test_an_unreadable_report_concerns_the_named_devices_alone():
     """Which of them are bad is unknown; of the others the kubelet counts the healthy ones."""
     facts = node("n1", allocatable={GPU: 4, MIG: 2}, devices="{")
-    named, counted = NodeReader((GPU, MIG), Kinds(DEFAULT_DEMAND)).read(facts).resources
+    named, counted = NodeReader((GPU, MIG), NodeClasses(DEFAULT_DEMAND)).read(facts).resources
     assert (named.machine, named.label, named.ids) == (None, BY_COUNT, ids("n1"))
     assert (counted.machine, len(counted.ids)) == (None, 2)

@@ -81,7 +81,7 @@ def test_without_a_plan_the_next_report_shows_what_it_holds():
     assert free(cluster, "n1") == "1011"
     cluster.update_node(node("n1", devices=report(generation=2)))
     assert free(cluster, "n1") == "1111"
-    assert cluster.snapshot.nodes["n1"].kind.machine is not None
+    assert cluster.snapshot.nodes["n1"].node_class.machine is not None
 
 
 def test_a_report_does_not_end_a_planned_pod():

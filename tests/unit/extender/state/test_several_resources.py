@@ -54,7 +54,7 @@ def n_free(cluster: LiveCluster, name: str = "n1") -> tuple[int, ...]:
     """How many devices of each resource any pod may have."""
     return tuple(
         cluster.snapshot_of(one).nodes[name].free.bit_count()
-        if cluster.snapshot_of(one).nodes[name].kind.resource == one
+        if cluster.snapshot_of(one).nodes[name].node_class.resource == one
         else 0
         for one in RESOURCES
     )
@@ -139,7 +139,7 @@ def test_partitions_come_and_go_beside_the_gpus():
     assert n_free(cluster) == (3, 3, 0)
     assert choose(cluster, wish("q", 1, LARGE), "n1", Rater()) == Refusal(Reason.OTHER_RESOURCE)
     cluster.update_node(node("n1"))
-    assert (n_free(cluster), cluster.snapshot.nodes["n1"].kind.machine is None) == (
+    assert (n_free(cluster), cluster.snapshot.nodes["n1"].node_class.machine is None) == (
         (3, 0, 0),
         False,
     )
@@ -159,14 +159,14 @@ def test_what_others_bound_counts_in_the_resource_that_it_requests():
     cluster.pods.update(facts("p"))
     cluster.pods.read(whole("p", "n1", body=content("p", 5, resource=MIG)))
     assert n_free(cluster) == (4, 2, 2)
-    assert cluster.snapshot.nodes["n1"].kind.machine is not None
+    assert cluster.snapshot.nodes["n1"].node_class.machine is not None
     assert [one for one in cluster.take_effects() if isinstance(one, Probe)] == [
         Probe("default", "pod-p", "p")
     ]
     cluster.pods.update(facts("q"))
     cluster.pods.read(whole("q", "n1", 1))
     assert n_free(cluster) == (3, 2, 2)
-    assert cluster.snapshot.nodes["n1"].kind.machine is None
+    assert cluster.snapshot.nodes["n1"].node_class.machine is None
 
 
 def test_a_pod_of_two_resources_has_devices_of_both():
@@ -180,7 +180,7 @@ def test_a_pod_of_two_resources_has_devices_of_both():
     named = (ContainerDevices("main", GPU, ("n1-2",)), ContainerDevices("main", MIG, ("MIG-7",)))
     cluster.pods.read(replace(whole("p", "n1", body=both), devices=named))
     assert (n_free(cluster), cluster.n_owners) == ((3, 5, 2), 1)
-    assert cluster.snapshot.nodes["n1"].kind.machine is not None
+    assert cluster.snapshot.nodes["n1"].node_class.machine is not None
     cluster.pods.delete("p")
     assert n_free(cluster) == (4, 7, 2)
 
@@ -212,7 +212,7 @@ def test_a_nomination_claims_of_its_own_resource():
     cluster.pods.nominations.add(wish("whole", 3), "n1")
     assert n_free(cluster) == (1, 2, 2)
     own = cluster.snapshot_for(wish("small", 5, MIG)).nodes["n1"]
-    assert (own.kind.resource, own.free.bit_count()) == (MIG, 7)
+    assert (own.node_class.resource, own.free.bit_count()) == (MIG, 7)
     other = cluster.snapshot_for(wish("other", 1, MIG)).nodes["n1"]
     assert other.free.bit_count() == 2
     higher = cluster.snapshot_for(wish("higher", 1, MIG, priority=9)).nodes["n1"]

@@ -17,7 +17,7 @@ def test_a_name_means_the_machine_type_of_most_nodes():
     moment = cluster.cluster.moment()
     kinds = kinds_by_name(moment)
     assert list(kinds) == ["dgx-1-v100"]
-    assert kinds["dgx-1-v100"] is moment.snapshots[""].views[0].kind
+    assert kinds["dgx-1-v100"] is moment.snapshots[""].views[0].node_class
 
 
 def test_a_recording_that_the_cluster_has_not_is_to_be_built():
