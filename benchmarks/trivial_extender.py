@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import structlog
 import uvloop
-from fastapi import FastAPI
 from starlette.responses import Response
+from starlette.routing import Route, Router
 
 from extender.http.server import Listener, listen, run_until_signal
-from extender.http.verbs import add_verb
+from extender.http.verbs import verb_route
 from extender.protocol import Answer, Outcome, Verb
 
 if TYPE_CHECKING:
@@ -53,14 +53,13 @@ async def _ready(_request: Request) -> Response:
     return Response("ok", media_type="text/plain")
 
 
-def create_trivial() -> FastAPI:
+def create_trivial() -> Router:
     """Make the application: filter, prioritize and probes."""
-    app = FastAPI(title="trivial", openapi_url=None)
-    for path in ("/livez", "/readyz"):
-        app.add_route(path, _ready, methods=["GET"])
-    for path, call in (("/filter", _filter), ("/prioritize", _prioritize)):
-        add_verb(app, path, call, body_limit_bytes=BODY_LIMIT_BYTES)
-    return app
+    verbs = [
+        verb_route(path, call, body_limit_bytes=BODY_LIMIT_BYTES)
+        for path, call in (("/filter", _filter), ("/prioritize", _prioritize))
+    ]
+    return Router([*verbs, *(Route(path, _ready) for path in ("/livez", "/readyz"))])
 
 
 def main(port: int) -> None:

@@ -1,8 +1,9 @@
 """The extender's HTTP applications: the scheduler's verbs, and the routes for people and tools.
 
-kube-scheduler's verbs are routes of raw bodies (`extender.http.verbs`); what people, probes and
-Prometheus read is described at /openapi.json and /docs. Errors there are problem details. Nothing
-here changes state, except that an embedded cluster's pods are created and deleted.
+kube-scheduler's verbs are routes of raw bodies (`extender.http.verbs`); everything else, which
+people, probes and Prometheus read, is FastAPI's, described at /openapi.json and /docs. Errors there
+are problem details. Nothing here changes state, except that an embedded cluster's pods are created
+and deleted.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from fastapi import FastAPI, Request  # Request at runtime: FastAPI reads the si
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.exceptions import HTTPException
+from starlette.routing import Router
 
 from extender.engine.explanation import Explanation
 from extender.http.responses import Problem, State
-from extender.http.verbs import add_verbs, answer_now, status_of
+from extender.http.verbs import answer_now, status_of, verb_routes
 from extender.page import add_page
 from extender.protocol import Outcome, Verb
 from extender.read_api import add_read_api, read_body
@@ -56,12 +58,9 @@ _FAILS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def create_app(deps: Dependencies) -> FastAPI:
+def create_app(deps: Dependencies) -> Router:
     """Make the application; it starts nothing."""
-    app = _described_app()
-    add_verbs(app, deps)  # first: routes are tried in their order, and these are called most
-    _add_read_routes(app, deps)
-    return app
+    return Router(verb_routes(deps), default=read_routes(deps))
 
 
 def create_health_app(deps: Dependencies) -> FastAPI:
@@ -81,17 +80,13 @@ def create_read_app(deps: Dependencies) -> FastAPI:
 def read_routes(deps: Dependencies) -> FastAPI:
     """The routes for people and tools, with their description."""
     app = _described_app()
-    _add_read_routes(app, deps)
-    return app
-
-
-def _add_read_routes(app: FastAPI, deps: Dependencies) -> None:
     _add_health_routes(app, deps)
     _add_state_routes(app, deps)
     _add_explain_route(app, deps)
     if deps.embedded is not None:
         _add_embedded_route(app, deps.embedded)
     _add_read_api(app, deps)
+    return app
 
 
 def _described_app() -> FastAPI:

@@ -1,5 +1,8 @@
 """kube-scheduler's verbs over HTTP: routes of raw bodies, and the status of each answer.
 
+Three such calls are made for each pod: a raw body comes in and bytes go out, so they pass none of
+the middlewares and objects that a path operation of FastAPI has (ADR 0040 has the figures).
+
 kube-scheduler takes only 200 for an answer and reads no other body: where a verb has an `Error`
 field (filter, bind) failures are reported there, with 200. Prioritize has none; its failures are a
 status, which the scheduler treats as "no scores".
@@ -15,8 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from starlette.requests import ClientDisconnect
-from starlette.responses import Response
+from starlette.routing import Route
 
 from extender import logkeys
 from extender.engine.events import VerbCalled
@@ -25,8 +27,7 @@ from extender.protocol import Answer, Outcome, Reason, Verb
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from starlette.applications import Starlette
-    from starlette.requests import Request
+    from starlette.types import Receive, Scope, Send
 
     from extender.engine import Gateway
     from extender.observe import ExtenderMetrics
@@ -34,13 +35,19 @@ if TYPE_CHECKING:
     from kube.client import Requester
     from kube.log import Logger
 
-__all__ = ["Dependencies", "Handler", "Verbs", "add_verb", "add_verbs", "answer_now", "status_of"]
+__all__ = [
+    "Dependencies",
+    "Handler",
+    "Verbs",
+    "answer_now",
+    "status_of",
+    "verb_route",
+    "verb_routes",
+]
 
 Handler: TypeAlias = "Callable[[bytes | None], Answer | Awaitable[Answer]]"
 """An answer at once, or one to await; of the body, None where it was larger than the limit."""
 
-_CLOSED = 499
-"""nginx's status for a caller that has gone; nobody reads it."""
 _IN_BAND = frozenset({Verb.FILTER, Verb.BIND})
 _STATUS = {
     Reason.STALE: 503,
@@ -92,58 +99,80 @@ class Dependencies:
     read_api: ReadApi | None = None
 
 
-def add_verbs(app: Starlette, deps: Dependencies) -> None:
-    """Add each verb's route."""
+def verb_routes(deps: Dependencies) -> list[Route]:
+    """Each verb's route."""
     handlers: dict[Verb, Handler] = {
         verb: partial(answer_now, deps, verb)
         for verb in (Verb.FILTER, Verb.PRIORITIZE, Verb.EXPLAIN)
     }
     for verb, act in ((Verb.BIND, deps.verbs.bind), (Verb.PREEMPT, deps.verbs.preempt)):
         handlers[verb] = partial(_answer_later, deps, verb, act)
-    for verb, handle in handlers.items():
-        add_verb(app, f"/{verb.value}", handle, body_limit_bytes=deps.body_limit_bytes)
+    limit = deps.body_limit_bytes
+    return [
+        verb_route(f"/{verb.value}", handle, body_limit_bytes=limit)
+        for verb, handle in handlers.items()
+    ]
 
 
-def add_verb(app: Starlette, path: str, handle: Handler, *, body_limit_bytes: int) -> None:
-    """Add a route for POST.
+def verb_route(path: str, handle: Handler, *, body_limit_bytes: int) -> Route:
+    """A route for POST."""
+    return Route(path, _Endpoint(handle, body_limit_bytes), methods=["POST"])
+
+
+class _CallerLeft(Exception):
+    """The caller disconnected before all was sent."""
+
+
+class _Endpoint:
+    """An ASGI application: a raw body in, an answer out.
 
     What is over the limit is read all the same, since kube-scheduler reads no answer before it has
-    sent everything. Nothing is answered to a caller that has gone.
+    sent everything. Content-Length keeps the connection. A caller that has gone gets no answer.
     """
 
-    async def endpoint(request: Request) -> Response:
+    def __init__(self, handle: Handler, body_limit_bytes: int) -> None:
+        self._handle = handle
+        self._body_limit_bytes = body_limit_bytes
+
+    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            answer = handle(await _body(request, body_limit_bytes))
+            answer = self._handle(await _body(receive, self._body_limit_bytes))
             if not isinstance(answer, Answer):
-                answer = await _watched(answer, request)
-        except ClientDisconnect:
-            return Response(status_code=_CLOSED)
+                answer = await _watched(answer, receive)
+        except _CallerLeft:
+            return
         status = status_of(answer) if answer.outcome is Outcome.FAILED else 200
-        return Response(answer.body, status, media_type="application/json")
+        length = (b"content-length", b"%d" % len(answer.body))
+        headers = [(b"content-type", b"application/json"), length]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": answer.body})
 
-    app.add_route(path, endpoint, methods=["POST"], include_in_schema=False)
 
-
-async def _body(request: Request, limit_bytes: int) -> bytes | None:
-    """Read a body to its end; None for one that is too large. Raises `ClientDisconnect`."""
+async def _body(receive: Receive, limit_bytes: int) -> bytes | None:
+    """Read a body to its end; None for one that is too large. Raises `_CallerLeft`."""
     chunks: list[bytes] = []
     n_bytes = 0
-    async for chunk in request.stream():
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise _CallerLeft
+        chunk: bytes = message.get("body", b"")
         n_bytes += len(chunk)
         if n_bytes <= limit_bytes:
             chunks.append(chunk)
         else:
             chunks.clear()
-    return b"".join(chunks) if n_bytes <= limit_bytes else None
+        if not message.get("more_body", False):
+            return b"".join(chunks) if n_bytes <= limit_bytes else None
 
 
-async def _watched(answer: Awaitable[Answer], request: Request) -> Answer:
+async def _watched(answer: Awaitable[Answer], receive: Receive) -> Answer:
     """The answer; what makes it is cancelled when the caller leaves, and may go on all the same.
 
-    Raises `ClientDisconnect` where it does not.
+    Raises `_CallerLeft` where it does not.
     """
     task = asyncio.ensure_future(answer)
-    left = asyncio.ensure_future(request.receive())  # after the body nothing else comes
+    left = asyncio.ensure_future(receive())  # after the body nothing else comes
     try:
         await asyncio.wait((task, left), return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -154,7 +183,7 @@ async def _watched(answer: Awaitable[Answer], request: Request) -> Answer:
     except asyncio.CancelledError:
         if is_over:
             raise
-        raise ClientDisconnect from None
+        raise _CallerLeft from None
 
 
 def answer_now(deps: Dependencies, verb: Verb, body: bytes | None) -> Answer:

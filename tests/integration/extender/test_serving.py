@@ -16,11 +16,12 @@ import pytest
 from cryptography import x509
 from fastapi import FastAPI
 from starlette.responses import Response
+from starlette.routing import Router
 
 from extender.http import server
 from extender.http.server import GC_THRESHOLDS, Listener, freeze, listen, run_until_signal
 from extender.http.tls import Certificates
-from extender.http.verbs import add_verb
+from extender.http.verbs import verb_route
 from extender.protocol import Answer, Outcome, Reason, Verb
 from kube.errors import SettingsError
 from tests.unit.extender.pki import HOST, authority, client_context, issue
@@ -251,8 +252,7 @@ def test_the_verbs_keep_their_connection(listener, sent, expected):
         writer.close()
         await writer.wait_closed()
 
-    app = hello()
-    add_verb(app, "/verb", echo, body_limit_bytes=10)
+    app = Router([verb_route("/verb", echo, body_limit_bytes=10)], default=hello())
     serve([Listener(app, listener)], go, Log())
 
 

@@ -6,9 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from fastapi import FastAPI
+from starlette.routing import Router
 
-from extender.http.verbs import add_verb
+from extender.http.verbs import verb_route
 from extender.protocol import Answer, Outcome, Verb
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ class Answering:
 
     def __init__(self, handle: Handler | None = None) -> None:
         self.calls: list[bytes | None] = []
-        self.app = FastAPI()
-        add_verb(self.app, "/verb", handle or self._handle, body_limit_bytes=LIMIT)
+        route = verb_route("/verb", handle or self._handle, body_limit_bytes=LIMIT)
+        self.app = Router([route])
 
     async def _handle(self, body: bytes | None) -> Answer:
         self.calls.append(body)
@@ -79,7 +79,7 @@ def test_a_body_over_the_limit_is_read_to_its_end_and_not_kept(sizes, is_kept):
 def test_nothing_is_decided_for_a_caller_that_left():
     """It sent a part of a body."""
     answering = Answering()
-    answering.call(piece(b"1", more=True), {"type": "http.disconnect"})
+    assert answering.call(piece(b"1", more=True), {"type": "http.disconnect"}) == []
     assert answering.calls == []
 
 
