@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from extender import logkeys
 from extender.clocks import SteadyClock
+from extender.engine.events import PendingDeleted, RequeueDropped
 from extender.execution import (
     BindDependencies,
     BindExecutor,
@@ -261,10 +262,13 @@ class LiveExtender:
         await self._transport.close()
 
     def _see_pending(self, event: StateEvent) -> None:
-        """A pending pod: members of groups decide, the others are shown to people alone."""
+        """A pending pod: members of groups decide, and a rejected pod that is gone is forgotten."""
         of_members = self._members.pick(event)
         if of_members is not None:
             self._gateway.handle(of_members)
+        rejected = self._gateway.engine.unschedulable
+        if isinstance(event, PendingDeleted) and rejected.pod(event.uid) is not None:
+            self._gateway.handle(RequeueDropped(event.uid))
         self.not_offered.take(event)
 
     def _look(self) -> None:

@@ -196,7 +196,7 @@ class RequeueDue:
 
 @dataclass(frozen=True, slots=True)
 class RequeueDropped:
-    """A pod to requeue is gone, bound, or was requeued by another replica."""
+    """A rejected pod is gone or bound, or somebody else has requeued it."""
 
     uid: str
 

@@ -70,8 +70,8 @@ MAX_WORK = 1000
 candidates (`extender.placement.rating_work`): some 30 ms. Groups for which a change is beyond it
 look at all nodes, as after a sample."""
 KEEP_S = 900.0
-"""A pod that was not filtered in this time is gone: three times the scheduler's interval.
-Pending pods are not watched, so their end is not seen."""
+"""A pod that was not filtered in this time is gone: three times the scheduler's interval. It only
+matters where the watch of pending pods fails, which shows the end of the others."""
 
 
 class UnschedulablePool:

@@ -57,3 +57,16 @@ def test_pending_pods_of_several_schedulers_are_watched(tmp_path):
             assert f'watch_lists_total{{source="pending_pods/{name}"}} 1.0' in metrics
 
     run(tmp_path, act, scheduler_names=("coterie-scheduler", "second"))
+
+
+def test_a_rejected_pod_that_was_deleted_waits_no_longer(tmp_path):
+    """Its end is no event of an assigned pod; metrics would show it for a quarter of an hour."""
+
+    async def act(live: Live) -> None:
+        live.create("p", 9)
+        assert (await live.filter("p"))["NodeNames"] == []
+        assert (await live.known(lambda s: s["unschedulable"]))["unschedulable"]
+        live.api.delete("pods", "p")
+        await live.known(lambda s: not s["unschedulable"])
+
+    run(tmp_path, act)
