@@ -25,8 +25,9 @@ WHEELS = {"amd64": "x86_64", "arm64": "aarch64"}
 LIBCS = ("manylinux_2_28", "manylinux_2_17", "manylinux2014")
 UNUSED = (
     "bin",
-    # Kubernetes' client for all APIs: the programs use its transport and its configuration.
-    *("kubernetes/client", "kubernetes/dynamic", "kubernetes/utils", "kubernetes/aio/dynamic"),
+    # The Kubernetes client's APIs and their models, which it imports when they are asked for: the
+    # programs use its transport and its configuration.
+    *("kubernetes/client/api", "kubernetes/client/models/[!_]*"),
     *("kubernetes/aio/client/api", "kubernetes/aio/client/models/[!_]*"),
     # Tests, and what only compilers and type checkers read.
     *("networkx/**/tests", "numpy/**/tests", "numpy/f2py", "numpy/_core/include", "**/*.pyi"),
