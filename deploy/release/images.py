@@ -154,8 +154,9 @@ class _Build:
     def build(self, name: str, containerfile: Path, context: Path, *options: str) -> None:
         """Build the image for all architectures, under one name."""
         # A list that is there would be added to, and an image of that name would be refused.
-        with contextlib.suppress(ReleaseError):
-            run([*self.engine, "rmi", "--force", name], context)
+        for remove in (("rmi", "--force"), ("manifest", "rm")):  # the second where it is in use
+            with contextlib.suppress(ReleaseError):
+                run([*self.engine, *remove, name], context)
         platforms = ",".join(f"linux/{one}" for one in self.order.architectures)
         run([
             *(*self.engine, "build", *_FLAGS, f"--timestamp={self.identity.epoch}", *options),
