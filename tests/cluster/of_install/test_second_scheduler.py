@@ -174,7 +174,8 @@ def test_what_a_removal_takes_and_what_it_leaves(stage):
     await_so(lambda: stage.gpus(MACHINE) == (8, 0), "GPUs without a plugin")
     assert list(stage.nodes[MACHINE].device_plugins.glob("*coterie*")) == []
     assert list(stage.nodes[MACHINE].cdi.glob("k8s.device-plugin.nvidia.com-*")) == []
-    assert checkpoint(stage) == set(running.devices)
+    # A pod that ended just before the allocation may stand there still.
+    assert checkpoint(stage) >= set(running.devices)
     assert stage.process("running") == running
     assert stage.plan("running") == plan
     waiting = stage.pods.get("waiting")

@@ -22,7 +22,7 @@ with open("{{calls}}", "a") as file:
 for word in sys.argv:
     if word.startswith("--digestfile="):
         pathlib.Path(word.partition("=")[2]).write_text("{DIGEST}\\n")
-if sys.argv[1] == "rmi":
+if sys.argv[1] == "rmi" or sys.argv[2] == "rm":
     sys.exit("no such image")
 """
 
@@ -47,7 +47,9 @@ def build(tmp_path, monkeypatch):
 
 def test_each_image_is_built_for_all_architectures_and_written(build, tmp_path):
     """By the engine on PATH: a tag without `+`, dated as the commit, from the index of pip."""
-    (image,), (_, built, written) = build(ImageOrder(names=("plugin",), base="some/base@sha256:1"))
+    (image,), calls = build(ImageOrder(names=("plugin",), base="some/base@sha256:1"))
+    removed, unlisted, built, written = calls
+    assert (removed, unlisted) == (["rmi", "--force", image.name], ["manifest", "rm", image.name])
     assert image.name == "coterie/plugin:0.3.1.dev5-g7ef49e1"
     assert image.digest == DIGEST
     assert built[0] == "build"
