@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from extender.placement import Rater
     from extender.protocol import PodRequest
     from extender.rules import Rules
-    from extender.snapshot import NodeView
+    from extender.snapshot import ClusterSnapshot, NodeView
     from extender.state import LiveCluster
     from topology.annotations import Plan
 
@@ -48,18 +48,20 @@ class BindPlanner:
 
     def plan(self, request: PodRequest, node: str, now_s: float) -> Planned | tuple[Reason, str]:
         """Plan from what is free now and assume, or say why not, with detail."""
-        if request.pod_group:
-            self.pod_groups.reserve(request, node, now_s)
-        planned = self._plan(request, node, now_s)
-        if request.pod_group:
-            end = self.pod_groups.bound if isinstance(planned, Planned) else self.pod_groups.gone
-            end(request.uid)
-        return planned
-
-    def _plan(self, request: PodRequest, node: str, now_s: float) -> Planned | tuple[Reason, str]:
         snapshot = self.cluster.snapshot_for(request)
         if not snapshot.is_fresh(now_s, self.rules.staleness_bound_s):
             return Reason.STALE, ""
+        if not request.pod_group:
+            return self._plan(request, node, snapshot, now_s)
+        self.pod_groups.reserve(request, node, now_s)
+        planned = self._plan(request, node, self.cluster.snapshot_for(request), now_s)
+        end = self.pod_groups.bound if isinstance(planned, Planned) else self.pod_groups.gone
+        end(request.uid)
+        return planned
+
+    def _plan(
+        self, request: PodRequest, node: str, snapshot: ClusterSnapshot, now_s: float
+    ) -> Planned | tuple[Reason, str]:
         view = snapshot.view(node)
         if view is None:
             return Reason.UNKNOWN_NODE, ""

@@ -74,7 +74,7 @@ _GONE = frozenset({Reason.POD_GONE, Reason.POD_RECREATED, Reason.POD_DELETED})
 
 
 class Binds:
-    """The binds in flight over one cluster."""
+    """The binds in flight over one cluster; `unsettled` ones may be written still, by uid."""
 
     def __init__(
         self,
@@ -91,13 +91,8 @@ class Binds:
         self._planner = planner
         self._recent_pods = recent_pods
         self._in_flight: dict[str, BindAttempt] = {}
-        self._unsettled: dict[str, BindAttempt] = {}
+        self.unsettled: dict[str, BindAttempt] = {}
         self._n_begun = 0
-
-    @property
-    def n_unsettled(self) -> int:
-        """Binds whose write may or may not have succeeded."""
-        return len(self._unsettled)
 
     @property
     def in_flight(self) -> Collection[str]:
@@ -106,24 +101,24 @@ class Binds:
 
     def may_still_commit(self, uid: str) -> bool:
         """Whether a Binding of the pod may be written still, or was, as far as is known."""
-        return uid in self._unsettled or uid in self._in_flight
+        return uid in self.unsettled or uid in self._in_flight
 
     def is_unsettled(self, uid: str) -> bool:
         """Whether a bind call of the pod ended, and its Binding may come true."""
-        return uid in self._unsettled and uid not in self._in_flight
+        return uid in self.unsettled and uid not in self._in_flight
 
     def never_commits(self, request: PodRequest) -> bool:
         """Whether a Binding of unknown outcome never is made: filter shows a newer, unbound pod."""
-        earlier = self._unsettled.get(request.uid)
+        earlier = self.unsettled.get(request.uid)
         if earlier is None or not earlier.is_older(request.resource_version):
             return False
         self._forget(earlier)
-        del self._unsettled[request.uid]
+        del self.unsettled[request.uid]
         return True
 
     def ended(self, uid: str) -> None:
         """The pod is no more."""
-        self._unsettled.pop(uid, None)
+        self.unsettled.pop(uid, None)
 
     # The steps.
 
@@ -143,14 +138,14 @@ class Binds:
         )
         bound = self._cluster.bound(bind.uid)
         if bound is not None:
-            self._unsettled.pop(bind.uid, None)
+            self.unsettled.pop(bind.uid, None)
             return self._bound(bind, bound.node)
         other = self._in_flight.get(bind.uid)
         if other is not None and now_s < other.ends_s:
             return self._fail(bind, Reason.UNDER_WAY)
         if other is not None:
             self._leave(other, Reason.UNDER_WAY)
-        if bind.uid in self._unsettled:
+        if bind.uid in self.unsettled:
             return self._read(bind, BindPhase.UNSETTLED)
         request = self._recent_pods.recall(bind.uid, f"{bind.namespace}/{bind.name}")
         if request is None:
@@ -237,7 +232,7 @@ class Binds:
     ) -> WriteBinding:
         if bind.plan is not None:
             self._cluster.pods.renew(bind.uid, deadline_s=now_s + self._rules.assume_s)
-        self._unsettled.pop(bind.uid, None)
+        self.unsettled.pop(bind.uid, None)
         self._in_flight[bind.uid] = bind
         return bind.write_step(planned_from)
 
@@ -268,12 +263,12 @@ class Binds:
             if bind.is_dead(pod):
                 return self._undo(bind, Reason.OUTCOME_UNKNOWN, "it was not, and changed since")
             return self._leave(bind, Reason.OUTCOME_UNKNOWN)
-        earlier = self._unsettled.get(bind.uid)
+        earlier = self.unsettled.get(bind.uid)
         if earlier is not None and not earlier.is_dead(pod) and now_s < earlier.ends_s:
             return self._write_earlier(bind, earlier, now_s)
         if earlier is not None:
             self._forget(earlier)
-            del self._unsettled[bind.uid]
+            del self.unsettled[bind.uid]
         request = self._parse(bind, pod)
         return request if isinstance(request, Answer) else self._place(bind, request, now_s)
 
@@ -292,7 +287,7 @@ class Binds:
         """Adopt what the pod has; the watch will show the same."""
         text = (pod.metadata.annotations or {}).get(names.PLAN)
         mine = self._writer(bind)
-        self._unsettled.pop(bind.uid, None)
+        self.unsettled.pop(bind.uid, None)
         if mine.n_writes > 0 and mine.node == node and text == mine.annotations.get(names.PLAN):
             answer = self._accepted(mine)
             return answer if node == bind.node else self._bound(bind, node)
@@ -343,15 +338,14 @@ class Binds:
         """The pod has a node already, whoever bound it."""
         if node == bind.node:
             self._end(bind)
-            answer = bind.answer(Outcome.OK, _SUCCESS, self._generation)
-            return replace(answer, detail="again")
+            return replace(bind.answer(Outcome.OK, _SUCCESS, self._generation), detail="again")
         detail = f"bound to node {node}, expected {quote(bind.node)}"
         return self._error(bind, Reason.BOUND_ELSEWHERE, f"{bind.title}: {detail}")
 
     def _undo(self, bind: BindAttempt, reason: Reason, detail: str = "") -> Answer:
         """Nothing was bound and nothing will be: forget the plan."""
         self._forget(self._writer(bind))
-        self._unsettled.pop(bind.uid, None)
+        self.unsettled.pop(bind.uid, None)
         if reason in _GONE:
             self._recent_pods.forget(bind.uid)
         return self._fail(bind, reason, detail)
@@ -359,14 +353,14 @@ class Binds:
     def _leave(self, bind: BindAttempt, reason: Reason, detail: str = "") -> Answer:
         """What was written may come true: keep the plan for the next call."""
         if bind.n_writes > 0:
-            self._unsettled[bind.uid] = bind
-            if len(self._unsettled) > MAX_UNSETTLED:
-                del self._unsettled[next(iter(self._unsettled))]
+            self.unsettled[bind.uid] = bind
+            if len(self.unsettled) > MAX_UNSETTLED:
+                del self.unsettled[next(iter(self.unsettled))]
         return self._fail(bind, reason, detail)
 
     def _writer(self, bind: BindAttempt) -> BindAttempt:
         """The bind that wrote last for this pod: this one, else an earlier one not settled."""
-        return bind if bind.n_writes > 0 else self._unsettled.get(bind.uid, bind)
+        return bind if bind.n_writes > 0 else self.unsettled.get(bind.uid, bind)
 
     def _forget(self, bind: BindAttempt) -> None:
         if bind.plan is not None and bind.n_writes > 0:

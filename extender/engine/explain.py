@@ -140,7 +140,7 @@ def explain_bound(
     node = pod.spec.node_name or ""
     text = (pod.metadata.annotations or {}).get(names.PLAN)
     plan, problem = _plan(text)
-    view = snapshot.nodes.get(node)
+    view = snapshot.view(node)
     states = () if view is None else cluster.devices(node, view.node_class.resource)
     own = sum(1 << i for i, (_, _, owner) in enumerate(states) if owner == request.uid)
     ids = [one for one, _, owner in states if owner == request.uid]

@@ -96,7 +96,7 @@ class CallReader:
 
     def read(self, verb: Verb, body: bytes, now_s: float) -> NodesRequest | Answer:
         """Read a filter or prioritize request, or answer at once what is wrong with it."""
-        snapshot = self.cluster.snapshot
+        snapshot = self.cluster.snapshot_of("")
         is_ready = snapshot.is_fresh(now_s, self.rules.staleness_bound_s)
         read = self._requests.read(body, snapshot.node_index) if is_ready else None
         return self._read_fields(verb, body, now_s, is_ready=is_ready) if read is None else read

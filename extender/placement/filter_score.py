@@ -84,8 +84,7 @@ def filter_nodes(  # noqa: PLR0913 - what a choice depends on
     state is rated. `free_capacity` is that of `extender.placement.domain_free_capacity`.
     """
     positions, numbers = requested.positions, snapshot.state_ids[requested.positions]
-    ratings = _rate(request, numbers, snapshot, rater, budget)
-    ranks = _ranks(ratings)
+    ratings, ranks = _rate(request, numbers, snapshot, rater, budget)
     if not ranks:
         curable = TAKEN if rules.preempts_for_topology else frozenset[Reason]()
         return _refuse_all(request, requested, snapshot, ratings, curable=curable)
@@ -158,7 +157,7 @@ def score_nodes(  # noqa: PLR0913 - what scores depend on
     `free_capacity` is that of `extender.placement.domain_free_capacity`.
     """
     numbers = snapshot.state_ids[positions]
-    ranks = _ranks(_rate(request, numbers, snapshot, rater, budget))
+    _, ranks = _rate(request, numbers, snapshot, rater, budget)
     # Nodes that share a state may differ in their taint: twice the state's number, plus the taint.
     # With free_capacity they differ by it too, in the digits above.
     per_capacity = 2 * len(snapshot.samples)
@@ -215,15 +214,12 @@ def _rate(
     snapshot: ClusterSnapshot,
     rater: Rater,
     budget: RatingBudget | None,
-) -> dict[int, Rank | Refusal]:
-    """Rate each state that occurs once, by its number."""
+) -> tuple[dict[int, Rank | Refusal], dict[int, Rank]]:
+    """Rate each state that occurs once, by its number; and the ranks among the ratings."""
     occurring: list[int] = np.bincount(numbers).nonzero()[0].tolist()
     samples = [snapshot.samples[number] for number in occurring]
-    return dict(zip(occurring, rater.rate(request, samples, budget), strict=True))
-
-
-def _ranks(ratings: Mapping[int, Rank | Refusal]) -> dict[int, Rank]:
-    return {number: one for number, one in ratings.items() if isinstance(one, Rank)}
+    ratings = dict(zip(occurring, rater.rate(request, samples, budget), strict=True))
+    return ratings, {number: one for number, one in ratings.items() if isinstance(one, Rank)}
 
 
 def _places(ranks: Mapping[int, Rank], n_numbers: int) -> NDArray[np.int64]:

@@ -172,7 +172,8 @@ class Rater:
             raise _without_gpus(request)
         shape, size_gpus = request.shape, request.size_gpus
         views = list(views)
-        known = self._by_shape.pop(shape, {})
+        kept = self._by_shape.get(shape)
+        known: dict[int, Rank | Refusal] = {} if kept is None else kept
         deferred: dict[int, Rank | Refusal] = {}
         for node_class, alike in _by_kind(views, known).items():
             due: list[NodeView] = []
@@ -195,8 +196,10 @@ class Rater:
             if due:
                 self._keep(known, shape, size_gpus, due)
         rated = [known.get(view.state) or deferred[view.state] for view in views]
-        if known:
-            self._by_shape[shape] = known  # as the one used last
+        if kept is not None:
+            self._by_shape.move_to_end(shape)
+        elif known:
+            self._by_shape[shape] = known
         if self._n_entries > self._max_entries:
             self._trim()
         return rated

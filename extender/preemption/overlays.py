@@ -53,7 +53,7 @@ class RatedOverlays:
 
     def get(self, name: str) -> RatedOverlay | None:
         """A node that we know and that serves the pod's resource."""
-        view = self._snapshot.nodes.get(name)
+        view = self._snapshot.view(name)
         shape = self._request.shape
         if view is None or shape is None or view.node_class.resource != shape.resource:
             return None

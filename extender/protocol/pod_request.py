@@ -156,10 +156,12 @@ def parse_pod(
             group=wish if wish is not None and wish.counts_all else None,
         )
     requests = tuple(
-        ContainerRequest(name=str(i), size=size, role=role)
-        for i, (_, _, size, role) in enumerate(requested)
+        [
+            ContainerRequest(name=str(i), size=size, role=role)
+            for i, (_, _, size, role) in enumerate(requested)
+        ]
     )
-    containers = tuple(name for _, name, _, _ in requested)
+    containers = tuple([name for _, name, _, _ in requested])
     group = _group(pod, group_kinds) if _may_have_group(pod, group_kinds) else PodGroup()
     group_ref = pod.spec.scheduling_group
     node_affinity = ANY_NODE

@@ -18,16 +18,13 @@ from extender.state import ManagerBody
 __all__ = [
     "AssignedState",
     "CapacityBody",
-    "ChangeBody",
     "ClusterBody",
     "ContainerBody",
     "Figures",
     "FreeSet",
-    "HistoryBody",
     "ListPage",
     "MachineBody",
     "MachineCount",
-    "MachineHistory",
     "MachineLink",
     "MachineParts",
     "MachineScene",
@@ -39,7 +36,6 @@ __all__ = [
     "PendingRequest",
     "PlacedPodBody",
     "PlacedState",
-    "Point",
     "SectorKind",
     "SizeKey",
     "WaitingBody",
@@ -368,37 +364,3 @@ class CapacityBody(TypedDict):
 
     generation: int
     machines: list[MachineCapacity]
-
-
-class ChangeBody(TypedDict):
-    """The data of an event: nodes and groups that changed, came or went, whether pending pods did.
-
-    Groups by namespace and name, with a slash between.
-    """
-
-    generation: int
-    nodes: list[str]
-    groups: list[str]
-    pending: bool
-
-
-Point: TypeAlias = tuple[int, int, int, int, int, int, int | float | None]
-"""Of a share that is whole there is no fraction."""
-
-
-class MachineHistory(TypedDict):
-    """A point: Unix seconds, free, stranded, placeable sets of 2, 4 and 8, efficiency or null."""
-
-    machine: str
-    topology: str | None
-    resource: str
-    points: list[Point]
-
-
-class HistoryBody(TypedDict):
-    """Points of each machine type, as capacity lists them."""
-
-    began_unix_s: float
-    interval_s: int
-    lost_at_restart: Literal[True]
-    machines: list[MachineHistory]

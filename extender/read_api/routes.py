@@ -18,9 +18,7 @@ from starlette.exceptions import HTTPException
 from extender.errors import QueryError
 from extender.read_api.bodies import (
     CapacityBody,
-    ChangeBody,
     ClusterBody,
-    HistoryBody,
     ListPage,
     MachineBody,
     NodeBody,
@@ -28,6 +26,7 @@ from extender.read_api.bodies import (
     PlacedPodBody,
 )
 from extender.read_api.groups import GroupBody
+from extender.read_api.over_time import ChangeBody, HistoryBody
 from extender.read_api.over_time.changes import MAX_CLIENTS
 from extender.read_api.pacing import paced
 from extender.read_api.paging import DEFAULT_LIMIT, MAX_LIMIT

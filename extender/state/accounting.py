@@ -119,18 +119,6 @@ class Account:
                 mask |= one.mask
         return mask
 
-    @property
-    def held(self) -> Mapping[str, int]:
-        """The mask of what each pod with devices would free, by owner; 0 for unhealthy ones alone.
-
-        Claims are of pods that are not there yet.
-        """
-        return {
-            uid: one.mask & ~self.unhealthy
-            for uid, one in self.assignments.items()
-            if one.state is not AssignmentState.CLAIMED
-        }
-
     def has_gained(self, before: Account, free_before: int) -> bool:
         """Whether a pod may have a device that it might not; a claim is free for its own pod."""
         had = {claim.uid: claim.mask for claim in before.claims}

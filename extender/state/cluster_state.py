@@ -83,8 +83,6 @@ class LiveCluster:
         self._claimed: dict[str, None] = {}
         self._snapshots = ResourceSnapshots()
         self._is_restructured = False
-        self._is_synced = False
-        self._observed_at_s: float | None = None
         self._freed: set[str] = set()
 
     # Inputs. Those of pods are the methods of `pods`.
@@ -133,10 +131,9 @@ class LiveCluster:
 
     def set_freshness(self, *, is_synced: bool, observed_at_s: float | None) -> None:
         """Whether the watches are complete, and up to when (None: they cannot lag)."""
-        if is_synced and not self._is_synced:
+        if is_synced and not self._snapshots.first.is_synced:
             unknown = (name for name in self.pods.nodes() if name not in self._nodes)
             self.pods.dirty_nodes |= dict.fromkeys(unknown)
-        self._is_synced, self._observed_at_s = is_synced, observed_at_s
         self._snapshots.set_freshness(is_synced=is_synced, observed_at_s=observed_at_s)
 
     def expire(self, now_s: float, *, in_flight: Collection[str] = ()) -> None:
@@ -146,8 +143,9 @@ class LiveCluster:
         flight (`in_flight`). A pod whose binding was accepted but that no watch has shown is probed
         instead.
         """
-        if self._is_synced:
-            observed_at_s = math.inf if self._observed_at_s is None else self._observed_at_s
+        shown = self._snapshots.first
+        if shown.is_synced:
+            observed_at_s = math.inf if shown.observed_at_s is None else shown.observed_at_s
             self.pods.expire(now_s, observed_at_s, in_flight)
 
     # Reading.
@@ -155,14 +153,11 @@ class LiveCluster:
     @property
     def snapshot(self) -> ClusterSnapshot:
         """The cluster now, each node by its first resource; the same object until it changes."""
-        if self.pods.dirty_nodes or self._is_restructured:
-            self.reconcile()
-        return self._snapshots.first
+        return self.snapshot_of("")
 
     def snapshot_of(self, resource: str) -> ClusterSnapshot:
         """The same, nodes that serve this resource shown by it; by their first one if empty."""
-        if self.pods.dirty_nodes or self._is_restructured:
-            self.reconcile()
+        self.reconcile()
         return self._snapshots.further.get(resource, self._snapshots.first)
 
     @property
@@ -252,7 +247,9 @@ class LiveCluster:
 
     def as_json(self) -> NodesState:
         """Everything, for people."""
-        return nodes_state(self.moment(), self.pods.name_of, is_synced=self._is_synced)
+        return nodes_state(
+            self.moment(), self.pods.name_of, is_synced=self._snapshots.first.is_synced
+        )
 
     # Bind.
 
@@ -305,7 +302,7 @@ class LiveCluster:
             node = self._nodes.get(name)
             if node is not None:
                 views[name] = self._reconcile_node(node)
-            elif self._is_synced:
+            elif self._snapshots.first.is_synced:
                 self.pods.probe_plans_for(name)
         self._publish(views)
         if self._kinds.is_crowded:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from extender.snapshot import Overlay
+from extender.state.accounting import AssignmentState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -84,7 +85,15 @@ class StateMoment:
 def overlay_of(
     view: NodeView, nodes: Mapping[str, NodeRecord], accounts: Mapping[str, Sequence[Account]]
 ) -> Overlay:
-    """The same of these nodes and their accounts."""
+    """The same of these nodes and their accounts. Claims are of pods that are not there yet."""
     node = nodes.get(view.name)
     index = None if node is None else node.index(view.node_class.resource)
-    return Overlay(view, {} if index is None else accounts[view.name][index].held)
+    if index is None:
+        return Overlay(view, {})
+    account = accounts[view.name][index]
+    held = {
+        uid: one.mask & ~account.unhealthy
+        for uid, one in account.assignments.items()
+        if one.state is not AssignmentState.CLAIMED
+    }
+    return Overlay(view, held)

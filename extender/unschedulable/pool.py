@@ -318,7 +318,7 @@ class UnschedulablePool:
         None as in `_fitting`.
         """
         names = pods.candidates
-        views = [view for name in names if (view := snapshot.nodes.get(name)) is not None]
+        views = [view for name in names if (view := snapshot.view(name)) is not None]
         rated = self._rated(pods.viewpoint, views, budget)
         if rated is None:
             return None

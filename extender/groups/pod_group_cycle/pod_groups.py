@@ -160,7 +160,7 @@ class PodGroups:
         """Keep sets for all of them, or for as many of the first ones as fit."""
         uids = {one.uid for one in requests}
         snapshot = self._cluster.snapshot_for(replace(requests[0], uid=""), uids)
-        view = snapshot.nodes.get(node)
+        view = snapshot.view(node)
         if view is None:
             return
         masks = self._sets.masks(view, requests)

@@ -3,7 +3,8 @@
 Knows the cluster as the read API shows it, and looks again from time to time; changes nothing.
 """
 
+from extender.read_api.over_time.bodies import ChangeBody, HistoryBody
 from extender.read_api.over_time.changes import Changes, Subscription
 from extender.read_api.over_time.history import History
 
-__all__ = ["Changes", "History", "Subscription"]
+__all__ = ["ChangeBody", "Changes", "History", "HistoryBody", "Subscription"]

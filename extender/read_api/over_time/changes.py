@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from extender.read_api.bodies import ChangeBody
 from extender.read_api.encoding import encoder
 from extender.read_api.groups import GroupTexts
+from extender.read_api.over_time.bodies import ChangeBody
 from extender.read_api.pacing import paced
 from extender.read_api.pending import Pending
 

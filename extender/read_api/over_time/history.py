@@ -11,8 +11,8 @@ from array import array
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from extender.read_api.bodies import HistoryBody, MachineHistory, Point
 from extender.read_api.encoding import encoder, joined, spliced
+from extender.read_api.over_time.bodies import HistoryBody, MachineHistory, Point
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

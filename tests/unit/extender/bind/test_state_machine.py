@@ -422,7 +422,7 @@ def test_an_unheard_write_that_may_come_true_stays_assumed(scene):
     answer = scene.do(scene.lose(step, is_done=False))
     assert (answer.outcome, answer.reason) == (Outcome.FAILED, Reason.OUTCOME_UNKNOWN)
     assert scene.ids() == planned(step)
-    assert scene.engine.binds.n_unsettled == 1
+    assert len(scene.engine.binds.unsettled) == 1
 
 
 def test_an_unheard_write_of_an_older_version_cannot_come_true(scene):
@@ -432,7 +432,7 @@ def test_an_unheard_write_of_an_older_version_cannot_come_true(scene):
     answer = scene.do(step)
     assert (answer.outcome, answer.reason) == (Outcome.FAILED, Reason.OUTCOME_UNKNOWN)
     assert scene.cluster.n_owners == 0
-    assert scene.engine.binds.n_unsettled == 0
+    assert len(scene.engine.binds.unsettled) == 0
 
 
 def unsettled(scene: Scene) -> WriteBinding:
@@ -450,7 +450,7 @@ def test_the_next_call_writes_the_same_plan_again(scene):
     assert (second.resource_version, second.annotations) == ("17", first.annotations)
     assert second.planned_from is None
     assert scene.do(second).outcome is Outcome.OK
-    assert scene.engine.binds.n_unsettled == 0
+    assert len(scene.engine.binds.unsettled) == 0
 
 
 @pytest.mark.parametrize("result", [WriteResult.REJECTED, WriteResult.UNSENT])
@@ -465,7 +465,7 @@ def test_a_refused_repeat_says_nothing_of_the_first_write(scene, result):
     scene.server.write(first)
     assert scene.bind().outcome is Outcome.OK
     assert scene.ids() == planned(first)
-    assert scene.engine.binds.n_unsettled == 0
+    assert len(scene.engine.binds.unsettled) == 0
 
 
 def test_refused_repeats_keep_a_plan_no_longer_than_the_first_write_lasts(scene):
@@ -477,7 +477,7 @@ def test_refused_repeats_keep_a_plan_no_longer_than_the_first_write_lasts(scene)
         answer = scene.engine.binds.written(step, Written(WriteResult.REJECTED, "forbidden"))
         reasons.append(answer.reason)
     assert reasons == [Reason.OUTCOME_UNKNOWN, Reason.WRITE_REFUSED]
-    assert (scene.cluster.n_owners, scene.engine.binds.n_unsettled) == (0, 0)
+    assert (scene.cluster.n_owners, len(scene.engine.binds.unsettled)) == (0, 0)
 
 
 def test_a_repeat_of_a_newer_version_is_certain_again(scene):
@@ -499,7 +499,7 @@ def test_the_next_call_finds_that_the_write_came_true(scene):
     answer = scene.do(scene.begin())
     assert (answer.outcome, answer.size_gpus) == (Outcome.OK, 2)
     assert scene.ids() == planned(late)
-    assert scene.engine.binds.n_unsettled == 0
+    assert len(scene.engine.binds.unsettled) == 0
 
 
 def test_the_next_call_finds_that_the_write_came_true_on_another_node(scene):
@@ -511,7 +511,7 @@ def test_the_next_call_finds_that_the_write_came_true_on_another_node(scene):
     assert f"bound to node {NODE}" in answer.detail
     assert scene.ids() == planned(late)
     assert not scene.is_assumed()
-    assert scene.engine.binds.n_unsettled == 0
+    assert len(scene.engine.binds.unsettled) == 0
 
 
 def test_the_next_call_plans_again_where_the_write_cannot_succeed(scene):
@@ -565,7 +565,7 @@ def test_the_end_of_a_pod_settles_its_binds(scene):
     """Nothing is left to find out."""
     unsettled(scene)
     scene.engine.pod_ended("u1")
-    assert scene.engine.binds.n_unsettled == 0
+    assert len(scene.engine.binds.unsettled) == 0
 
 
 def test_only_so_many_unsettled_binds_are_kept(scene, monkeypatch):
@@ -574,7 +574,7 @@ def test_only_so_many_unsettled_binds_are_kept(scene, monkeypatch):
     unsettled(scene)
     scene.server.create(uid="u2")
     scene.do(scene.lose(scene.do(scene.begin("u2")), is_done=False))
-    assert scene.engine.binds.n_unsettled == 1
+    assert len(scene.engine.binds.unsettled) == 1
 
 
 def test_a_second_call_while_the_first_is_under_way_plans_nothing(scene):
@@ -642,7 +642,7 @@ def test_a_read_that_is_abandoned_leaves_the_earlier_write_unsettled(scene):
     """The second call found out nothing; the third may."""
     unsettled(scene)
     scene.engine.binds.abandon(scene.begin(), "no answer")
-    assert scene.engine.binds.n_unsettled == 1
+    assert len(scene.engine.binds.unsettled) == 1
     assert scene.do(scene.do(scene.begin())).outcome is Outcome.OK
 
 

@@ -156,10 +156,10 @@ def test_a_pod_that_ended_leaves_no_bind_unsettled(scene, end):
     scene.filter(4, "u1")
     step = gateway.handle(BindRequested(BindCall.decode(binding("u1", "n1")), 1.0))
     gateway.handle(BindAbandoned(step, "out of time", 1.0))
-    assert gateway.engine.binds.n_unsettled == 1
+    assert gateway.engine.binds.is_unsettled("u1")
     gateway.handle(PodUpdated(facts("u1", plan_of("n1", *ids("n1", 0, 1, 2, 3)))))
     gateway.handle(end)
-    assert gateway.engine.binds.n_unsettled == 0
+    assert not gateway.engine.binds.is_unsettled("u1")
 
 
 def test_a_nomination_keeps_devices_for_its_pod(scene):
