@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from extender import logkeys
 from extender.clocks import SteadyClock
-from extender.engine.events import PendingDeleted, RequeueDropped
+from extender.engine.events import RequeueDropped
 from extender.execution import (
     BindDependencies,
     BindExecutor,
@@ -246,7 +246,13 @@ class LiveExtender:
     async def run(self) -> None:
         """Run what stands beside the servers, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            pending = PendingPods(self._see_pending, self._changed, self.clock, self._watch_log)
+            pending = PendingPods(
+                self._see_pending,
+                self._changed,
+                self.clock,
+                self._watch_log,
+                self._forget_rejected,
+            )
             beside = self._reflectors.of_pending(pending)
             tasks.create_task(self._feed.run(self._watches, beside))
             tasks.create_task(self._node_sink.run())
@@ -262,14 +268,15 @@ class LiveExtender:
         await self._transport.close()
 
     def _see_pending(self, event: StateEvent) -> None:
-        """A pending pod: members of groups decide, and a rejected pod that is gone is forgotten."""
+        """A pending pod: members of groups decide, the others are shown to people alone."""
         of_members = self._members.pick(event)
         if of_members is not None:
             self._gateway.handle(of_members)
-        rejected = self._gateway.engine.unschedulable
-        if isinstance(event, PendingDeleted) and rejected.pod(event.uid) is not None:
-            self._gateway.handle(RequeueDropped(event.uid))
         self.not_offered.take(event)
+
+    def _forget_rejected(self, uid: str) -> None:
+        if self._gateway.engine.unschedulable.pod(uid) is not None:
+            self._gateway.handle(RequeueDropped(uid))
 
     def _look(self) -> None:
         self._requeuer.look()

@@ -10,8 +10,8 @@ __all__ = ["main"]
 
 def main() -> None:
     """Run the command line."""
-    skip_synchronous_client()
     with needs_extra("coterie-plugin", "plugin"):
+        skip_synchronous_client()
         from plugin.command_line import main as run  # noqa: PLC0415 - needs the extra
     run()
 

@@ -171,7 +171,7 @@ class BindAttempt:
             placed_efficiency=self.target.efficiency,
             machine=self.target.machine,
             size_gpus=self.request.size_gpus,
-            plan=self.plan,
+            plan=self.plan if self.plan.containers else None,
         )
 
     def is_dead(self, pod: messages.WirePod) -> bool:

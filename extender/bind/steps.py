@@ -1,15 +1,15 @@
 """The steps of a bind between which a shell does the I/O, and how a write can end.
 
-Values only: `extender.bind.state_machine` decides which step comes next, `extender.execution.bind`
-executes a step. Every step ends in one of `Binds.read`, `Binds.written`, `Binds.held` or
-`Binds.abandon`, exactly once.
+Values only: `extender.bind.state_machine` decides which step comes next, and
+`extender.execution.bind` executes a step. The tag of a step names it in the decision log. Every
+step ends in one of `Binds.read`, `Binds.written`, `Binds.held` or `Binds.abandon`, exactly once.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,6 +63,7 @@ class ReadPod:
     name: str
     uid: str
     node: str
+    tag: Literal["read"] = "read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,7 @@ class HoldBind:
     name: str
     uid: str
     node: str
+    tag: Literal["hold"] = "hold"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,7 @@ class WriteBinding:
     node: str
     annotations: Mapping[str, str]
     planned_from: PlannedFrom | None = None
+    tag: Literal["write"] = "write"
 
 
 Step: TypeAlias = ReadPod | WriteBinding

@@ -175,7 +175,7 @@ class Rater:
         kept = self._by_shape.get(shape)
         known: dict[int, Rank | Refusal] = {} if kept is None else kept
         deferred: dict[int, Rank | Refusal] = {}
-        for node_class, alike in _by_kind(views, known).items():
+        for node_class, alike in _by_class(views, known).items():
             due: list[NodeView] = []
             due_work = 0
             for view in alike:
@@ -283,7 +283,7 @@ class Rater:
         return fit or unranked(n_free)
 
 
-def _by_kind(
+def _by_class(
     views: Iterable[NodeView], known: Mapping[int, Rank | Refusal]
 ) -> dict[NodeClass, list[NodeView]]:
     """The states that are not known, each once, by class; those that are rated slowly last.

@@ -31,7 +31,10 @@ class Outlook(Enum):
         "Enough GPUs are free, but not as the pod requires them: this passes when pods end, or "
         "with `preempts_for_topology` by preemption."
     )
-    WHEN_PODS_END = "Too few GPUs are free for the pod: this passes when pods end."
+    WHEN_PODS_END = (
+        "The GPUs that the pod could have are in use or unhealthy, or the kubelet would not give "
+        "them together: this passes when pods end or GPUs recover."
+    )
     NEVER = "The node can never take the pod as it is, also when empty."
     UNKNOWN = "What the pod requires is not known of the node."
     GROUP = "The pod is a member of a [group](user-guide.md#several-nodes-groups)."
@@ -247,10 +250,10 @@ class Reason(Enum):
     INVALID_REQUEST = _setup("pod has an invalid GPU request", "correct what the message names")
     # Of a pod that filter was not called for: only the read API says it.
     NOT_OFFERED = _setup(
-        "no node passed kube-scheduler's own filters",
-        "a moment after the pod's creation this is normal; else read its message: GPUs by "
-        "number, CPU, memory, taints or selectors leave no node before the extender is "
-        "called",
+        "kube-scheduler has not offered the pod to the extender",
+        "a moment after the pod's creation this is normal; else read the scheduler's message on "
+        "it: GPUs by number, CPU, memory, taints or selectors leave no node before the extender "
+        "is called. Without a message no scheduler of that name runs, or none leads",
     )
     MALFORMED = _setup(
         "request is malformed",

@@ -70,9 +70,9 @@ class LiveCluster:
         gpu_worth: Sequence[tuple[str, float]] = (),
         families: Sequence[LevelFamily] = DEFAULT_FAMILIES,
     ) -> None:
-        self._kinds = NodeClasses(demand)
-        self.reader = NodeReader(resources, self._kinds, gpu_worth, families)
-        self._views = NodeViews(self._kinds, Rater())
+        self._classes = NodeClasses(demand)
+        self.reader = NodeReader(resources, self._classes, gpu_worth, families)
+        self._views = NodeViews(self._classes, Rater())
         self._nodes: dict[str, NodeRecord] = {}
         self.pods = PodTracker(resources, self._nodes)
         # Of each node, the accounts of its resources.
@@ -305,11 +305,11 @@ class LiveCluster:
             elif self._snapshots.first.is_synced:
                 self.pods.probe_plans_for(name)
         self._publish(views)
-        if self._kinds.is_crowded:
+        if self._classes.is_crowded:
             nodes, shown = self._nodes.values(), self._snapshots.all_shown
             machines = (one.machine for node in nodes for one in node.resources)
-            kinds = (view.node_class for node in nodes for view in shown(node))
-            self._kinds.keep((one for one in machines if one is not None), kinds)
+            classes = (view.node_class for node in nodes for view in shown(node))
+            self._classes.keep((one for one in machines if one is not None), classes)
 
     def _reconcile_node(self, node: NodeRecord) -> Sequence[NodeView]:
         """Make the accounts and the views of a node's resources, and what follows for its pods."""
@@ -361,7 +361,7 @@ class LiveCluster:
             changes = snapshots.changes(views)
         is_changed = self._is_restructured or any(changes.values())
         if is_changed and self._generation == snapshots.first.generation:
-            # A kind or a zone changed, and no device.
+            # A class or a zone changed, and no device.
             self._generation += 1
         if self._is_restructured:
             self._is_restructured = False

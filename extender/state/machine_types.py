@@ -36,7 +36,7 @@ MAX_RAW_TYPES, MAX_RAW_BYTES = 16_384, 64 << 20
 """Bounds on machine types with a node's own raw figures, which break ties alone; further nodes
 share their machine type's. The second is what their figures may take in memory."""
 SPARE = 64
-"""Types and kinds without a node that are kept beside twice as many as have one: the tables of a
+"""Types and classes without a node that are kept beside twice as many as have one: the tables of a
 machine type of 16 GPUs take some 4 MB."""
 MAX_OFFERED = 1024
 """Machine types that are kept for nodes to come, built elsewhere and not used yet."""
@@ -58,25 +58,25 @@ class NodeClasses:
         self._machines: dict[str, MachineType] = {}
         self._raw: dict[_Raw, MachineType] = {}
         self._raw_bytes = 0
-        self._kinds: dict[_ClassKey, NodeClass] = {}
-        self._n_kinds = 0
+        self._classes: dict[_ClassKey, NodeClass] = {}
+        self._n_classes = 0
         self._offered: dict[str, None] = {}
         self._room = SPARE
 
     @property
     def is_crowded(self) -> bool:
         """Whether `keep` is due."""
-        return len(self._machines) + len(self._raw) + len(self._kinds) > self._room
+        return len(self._machines) + len(self._raw) + len(self._classes) > self._room
 
-    def keep(self, machines: Iterable[MachineType], kinds: Iterable[NodeClass]) -> None:
-        """Drop what is none of these, nor of a node to come. O(types and kinds)."""
-        used, used_kinds = frozenset(machines), frozenset(kinds)
+    def keep(self, machines: Iterable[MachineType], classes: Iterable[NodeClass]) -> None:
+        """Drop what is none of these, nor of a node to come. O(types and classes)."""
+        used, used_kinds = frozenset(machines), frozenset(classes)
         digests = {one.digest for one in used} | self._offered.keys()
         self._machines = {key: one for key, one in self._machines.items() if key in digests}
         self._raw = {key: one for key, one in self._raw.items() if one in used}
         self._raw_bytes = sum(_raw_bytes(one.selector.n_gpus) for one in self._raw.values())
-        self._kinds = {key: one for key, one in self._kinds.items() if one in used_kinds}
-        self._room = 2 * (len(self._machines) + len(self._raw) + len(self._kinds)) + SPARE
+        self._classes = {key: one for key, one in self._classes.items() if one in used_kinds}
+        self._room = 2 * (len(self._machines) + len(self._raw) + len(self._classes)) + SPARE
 
     def offer(self, machine: MachineType) -> None:
         """Take over a machine type built elsewhere for the same demand; the first one counts."""
@@ -133,10 +133,10 @@ class NodeClasses:
         key = (name, resource, machine, manager, worth, "")
         if machine is None:
             key = (name, resource, None, None, worth, product)
-        if key not in self._kinds:
-            self._kinds[key] = NodeClass(self._n_kinds, *key)
-            self._n_kinds += 1
-        return self._kinds[key]
+        if key not in self._classes:
+            self._classes[key] = NodeClass(self._n_classes, *key)
+            self._n_classes += 1
+        return self._classes[key]
 
 
 def _near_best(selector: Machine, demand: Demand) -> Mapping[int, NDArray[np.int8]]:

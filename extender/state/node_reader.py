@@ -109,12 +109,12 @@ class NodeReader:
     def __init__(
         self,
         resources: Sequence[str],
-        kinds: NodeClasses,
+        classes: NodeClasses,
         gpu_worth: Sequence[tuple[str, float]] = (),
         families: Sequence[LevelFamily] = DEFAULT_FAMILIES,
     ) -> None:
         self._resources = tuple(resources)
-        self._kinds = kinds
+        self._classes = classes
         self._gpu_worth = gpu_worth
         self._families = families
         self._domain_labels = domain_labels(families)
@@ -136,13 +136,13 @@ class NodeReader:
             if len(self._ahead) >= MAX_AHEAD:
                 self._ahead.clear()
             self._ahead[text] = reading
-        if self._kinds.has(reading.digest) or _misfit(reading.named, facts, resource):
+        if self._classes.has(reading.digest) or _misfit(reading.named, facts, resource):
             return None
         return decode_topology(text) if topology is None else topology
 
     def offer_machine(self, machine: MachineType) -> None:
         """Take a machine type built elsewhere (`build_machine_type`), for the same demand."""
-        self._kinds.offer(machine)
+        self._classes.offer(machine)
 
     def read(self, facts: NodeFacts) -> NodeRecord:
         """Read a node; never raises."""
@@ -222,9 +222,9 @@ class NodeReader:
         if reading is None or problem:
             problems.append(problem)
             return None, None
-        if topology is None and (reading.is_measured or not self._kinds.has(reading.digest)):
+        if topology is None and (reading.is_measured or not self._classes.has(reading.digest)):
             topology = decode_topology(text)
-        return reading, self._kinds.machine(reading.digest, topology)
+        return reading, self._classes.machine(reading.digest, topology)
 
 
 def _has(facts: NodeFacts, resource: str) -> bool:

@@ -40,7 +40,7 @@ _FIRST = ""
 class NodeViews:
     """Makes views of nodes; `old` is what was shown of a node before, None where it is new."""
 
-    kinds: NodeClasses
+    classes: NodeClasses
     rater: Rater
 
     def view(
@@ -51,7 +51,7 @@ class NodeViews:
         if account.unlocated and machine is not None:
             label, machine = BY_COUNT, None
         product = node.labels.values.get(PRODUCT, "")
-        node_class = self.kinds.node_class(
+        node_class = self.classes.node_class(
             label, served.name, machine, node.manager, served.worth, product
         )
         free, reserved = account.free, account.claimed

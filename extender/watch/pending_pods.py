@@ -35,13 +35,15 @@ class PendingPods:
     """What the watches of pending pods show together; `sink` makes the sink of each.
 
     `take` gets the events: `PendingListed` once every watch was listed, and after each list from
-    then on. `changed` is called after them.
+    then on. `changed` is called after them. `gone` gets the uid of each pod that has a node or is
+    no more, but not of one that cannot be read any more.
     """
 
     take: Callable[[StateEvent], None]
     changed: Callable[[], None]
     clock: Callable[[], float]
     log: WatchLog
+    gone: Callable[[str], None] = lambda _: None
     _sinks: list[PendingSink] = field(default_factory=list["PendingSink"])
 
     def sink(self, source: str) -> PendingSink:
@@ -74,6 +76,7 @@ class PendingSink:
         listed = {one.uid for one in objects}
         for uid in [uid for uid in self.uids if uid not in listed]:
             self._lose(uid)
+            pods.gone(uid)
         ends_s = time.perf_counter() + TURN_S
         for one in objects:
             self._see(one)
@@ -91,12 +94,14 @@ class PendingSink:
     def gone(self, key: ObjectKey) -> None:
         """A pod has a node, or is gone."""
         self._lose(key.uid)
+        self._pods.gone(key.uid)
         self._pods.changed()
 
     def unread(self, key: ObjectKey, reason: str) -> None:
         """A pod cannot be read: it is no member."""
         self._pods.log.unread(self._source, key, reason)
-        self.gone(key)
+        self._lose(key.uid)
+        self._pods.changed()
 
     def failed(self, fault: Fault) -> None:
         """The watch failed and will be tried again."""

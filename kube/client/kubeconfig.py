@@ -4,8 +4,8 @@ Only what the client library does otherwise than kubectl (kubernetes 37.0.2, `Ku
 `KubeConfigLoader`) is done here, since a user would ask another cluster or fail to log in; the
 library reads the result. It takes `current-context` from the last file instead of the first; the
 paths of a user relative to the file of its cluster, and an exec plugin's relative to the working
-directory; fails at an empty file; and sends no impersonation. It never writes a file, opens no
-connection, and repeats in errors neither a credential nor what it could not read.
+directory; fails at an empty file; and sends no impersonation. A date is text. It never writes a
+file, opens no connection, and repeats in errors neither a credential nor what it could not read.
 
 Source: client-go v0.36.3, tools/clientcmd: `Load` and `ResolveLocalPaths` of loader.go,
 `getContext` and `getAuthInfo` of client_config.go; the field names are those of api/v1/types.go.
@@ -39,6 +39,15 @@ _HEADER_KEY = "!#$&'*+^`|"
 """What a header's name may hold beside what `quote` keeps anyway; `%` is escaped
 (`headerKeyEscape` of client-go v0.36.3, transport/round_trippers.go)."""
 _FORBIDDEN = frozenset("\r\n\0")
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads a date as text: kubectl reads the types of JSON, which has none (sigs.k8s.io/yaml)."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - as the base class has it
+        first: [(tag, pattern) for tag, pattern in known if tag != "tag:yaml.org,2002:timestamp"]
+        for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +147,7 @@ def _files(kubeconfig: Path) -> Iterator[tuple[Path, Mapping[str, object]]]:
         path = Path(name).expanduser().absolute()
         if path.exists():
             text = path.read_text(encoding="utf-8") if path.is_file() else _read_once(path)
-            content = yaml.safe_load(text)
+            content = yaml.load(text, Loader=_Loader)  # noqa: S506 - it is the safe one
             yield path, as_object({} if content is None else content, "kubeconfig")
 
 

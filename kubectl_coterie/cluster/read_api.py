@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeAlias
 
 import aiohttp
+import yaml
 
 from kube.errors import Unreadable
 from kubectl_coterie.errors import CliError
@@ -110,7 +111,7 @@ class ReadApiClient:
                 async for line in answer.content:
                     key, _, value = line.decode().partition(":")
                     if key == "data":
-                        yield _change(json.loads(value))
+                        yield _change(json.loads(value, object_hook=_Body))
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise self._lost(CHANGES, error) from error
 
@@ -124,7 +125,7 @@ class ReadApiClient:
     ) -> Json:
         text = await self._answer(method, self._at(path), path, query=query, body=body)
         try:
-            found: Json = json.loads(text)
+            found: Json = json.loads(text, object_hook=_Body)
         except ValueError as error:
             msg = f"the extender's answer to {path} is not JSON: {error}"
             raise CliError(msg) from error
@@ -164,6 +165,17 @@ class ReadApiClient:
         return CliError(
             f"the extender did not answer to {path}: {printable(str(cause))}; {self._hint}"
         )
+
+
+class _Body(dict[str, Any]):
+    """An object of an answer; a field that is asked for and is not there ends the command."""
+
+    def __missing__(self, key: str) -> NoReturn:
+        msg = f"the extender's answer has no {key}: this extender may be older than the command"
+        raise CliError(msg)
+
+
+yaml.SafeDumper.add_representer(_Body, yaml.SafeDumper.represent_dict)
 
 
 def _cause(error: Exception) -> str:

@@ -29,6 +29,7 @@ FILES = ("pyproject.toml", *(f"tests/{path.name}" for path in (ROOT / "tests").g
 CODE_AND_TEST = 2
 
 REASON = """    SLOT_TAKEN = _by_eviction("no free slot", "wait, or use another", "no free slot")
+    SLOT_APART = _when_pods_end("slots are apart", "wait", "slots are apart")
 
     # What only the extender knows about a node.
 """
@@ -72,6 +73,7 @@ TESTS = (
     "tests/unit/extender/protocol",
     "tests/unit/topology/annotations",
 )
+REWRITES = re.compile(r"`\.venv/bin/pytest (.*) --update-golden`")
 OUT_OF_DATE = {
     "test_reasons_are_generated",
     "test_pod_annotations_are_generated",
@@ -135,6 +137,12 @@ def test_what_is_forgotten_fails(changed):
     failed = set(re.findall(r"^FAILED \S+::(\w+)", printed, re.MULTILINE))
     assert code == 1, printed
     assert failed >= OUT_OF_DATE, printed
+
+
+def test_the_page_names_what_rewrites():
+    """Its command has each folder of these tests."""
+    (command,) = REWRITES.findall((ROOT / "docs/architecture.md").read_text("utf-8"))
+    assert [one for one in TESTS if not one.startswith(tuple(command.split()))] == []
 
 
 def test_nothing_else_is_needed(changed):

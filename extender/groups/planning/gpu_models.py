@@ -71,9 +71,9 @@ def is_mixable(requests: Iterable[PodRequest]) -> bool:
     )
 
 
-def mask_of_model(kind: NodeClass, model: Model) -> int:
-    """The devices of a model on nodes of a kind, -1 for all that there are."""
-    return -1 if model is None else kind.models.get(model, 0)
+def mask_of_model(node_class: NodeClass, model: Model) -> int:
+    """The devices of a model on nodes of a class, -1 for all that there are."""
+    return -1 if model is None else node_class.models.get(model, 0)
 
 
 def of_model(view: NodeView, model: Model) -> NodeView:

@@ -358,3 +358,14 @@ def test_capacity_as_it_changes(serve):
     )
     lines = call("capacity", "-w").stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["16", "MACHINE", "m", "16", "m"]
+
+
+def test_a_field_that_an_older_extender_does_not_send_is_named(serve):
+    """In a sentence, where the command and the extender are of different versions."""
+    pod = pending()
+    del pod["reason_short"]
+    call = serve(pending=page(pod))
+    assert call("pods", "--pending", code=1).stderr == (
+        "error: the extender's answer has no reason_short: this extender may be older than the "
+        "command\n"
+    )

@@ -5,13 +5,22 @@ from __future__ import annotations
 import io
 import json
 import random
+from dataclasses import asdict
 
 import pytest
 
+from extender.bind import HoldBind, ReadPod, WriteBinding
 from extender.decision_log import DecisionLog
+from extender.decision_log.format import (
+    EventLine,
+    line_of,
+    output_of,
+    read_event,
+    read_lines,
+)
 from extender.decision_log.replay import Replayed, replay
 from extender.engine import Gateway, make_engine
-from extender.engine.events import PodDeleted, VerbCalled
+from extender.engine.events import BindAbandoned, PodDeleted, VerbCalled
 from extender.errors import DecisionLogError
 from extender.protocol import Verb
 from tests.unit.extender.engines import RULES, bind_at_once, see_cluster, spec
@@ -193,3 +202,23 @@ def test_text_that_is_no_log_is_refused(pick, message):
     with pytest.raises(DecisionLogError) as caught:
         replay(pick(recorded()))
     assert message in str(caught.value)
+
+
+READ, HOLD = ReadPod(1, "ns", "p", "u1", "n1"), HoldBind(1, "ns", "p", "u1", "n1")
+WRITE = WriteBinding(1, "ns", "p", "u1", "7", "n1", {"a": "b"})
+
+
+@pytest.mark.parametrize("step", [READ, HOLD, WRITE], ids=["read", "hold", "write"])
+def test_a_step_that_is_abandoned_is_read_as_it_was(step):
+    """A hold and a read have the same fields: a replay that took one for the other would differ."""
+    event = BindAbandoned(step, "interrupted", 1.0)
+    lines = [json.dumps({"kind": "run", "v": 1, "rules": asdict(RULES)})]
+    lines.append(json.dumps(line_of(event, None)))
+    (_, (_, line)) = read_lines(lines)
+    assert isinstance(line, EventLine)
+    assert read_event(line) == event
+
+
+def test_steps_that_are_requested_differ_in_the_log():
+    """Whatever their fields are."""
+    assert output_of(READ) != output_of(HOLD)

@@ -10,7 +10,7 @@ import pytest
 
 from extender.bind import BindCall, WriteBinding
 from extender.decision_log.replay import replay as replayed
-from extender.engine.events import NominationUpdated, PodDeleted, PodUpdated
+from extender.engine.events import FreshnessSet, NominationUpdated, PodDeleted, PodUpdated
 from extender.protocol import Outcome, Reason, Verb
 from tests.unit.extender.engines import RULES, answer_of, engine, owned
 from tests.unit.extender.feeds import facts, ids, plan_of, whole
@@ -104,6 +104,21 @@ def test_the_first_bind_keeps_the_devices_of_all(scene):
     assert all(scene.end(one).outcome is Outcome.OK for one in steps.values())
     assert scene.gateway.engine.pod_groups.n_members == 0
     assert ask(scene, "d", n_gpus=2) in nodes.values()
+    assert replayed(scene.lines).difference is None
+
+
+def test_nothing_is_kept_from_stale_state(scene):
+    """The API server is away while the group binds: no devices are kept for its members."""
+    nodes = {uid: str(ask(scene, uid)) for uid in "ab"}
+    before = scene.gateway.cluster.counts()
+    stale = FreshnessSet(is_synced=True, observed_at_s=scene.now_s - RULES.staleness_bound_s - 1)
+    scene.gateway.handle(stale)
+    refused = scene.begin("a", nodes["a"])
+    assert (refused.outcome, refused.reason) == (Outcome.FAILED, Reason.STALE)
+    scene.gateway.handle(FreshnessSet(is_synced=True, observed_at_s=scene.now_s))
+    assert scene.gateway.cluster.counts() == before
+    steps = [scene.begin(uid, nodes[uid]) for uid in "ba"]
+    assert len(set.union(*map(devices, steps))) == 8
     assert replayed(scene.lines).difference is None
 
 

@@ -57,7 +57,7 @@ def test_a_pod_shows_the_schedulers_message_and_its_age():
     text, cluster = asyncio.run(read())
     (item,) = json.loads(text)["items"]
     assert item["reason"] == (
-        "no node passed kube-scheduler's own filters: 0/3 nodes are available: "
+        "kube-scheduler has not offered the pod to the extender: 0/3 nodes are available: "
         "3 Insufficient nvidia.com/gpu."
     )
     assert (item["reason_label"], item["size_gpus"]) == ("not_offered", 4)

@@ -239,3 +239,22 @@ def test_a_pipe_is_read_once_for_all_uses(tmp_path):
         assert read_kubeconfig(pipe, None).namespace == "ml"
     finally:
         os.close(reading)
+
+
+def test_a_date_is_text(tmp_path):
+    """As for kubectl, also in an entry that is not in use and in an exec plugin's variables."""
+    path = tmp_path / "config"
+    path.write_text(
+        "contexts: [{name: 2024-01-01, context: {namespace: ml}}, {name: a, context: {user: u}}]\n"
+        "users: [{name: u, user: {exec: {command: c, env: [{name: N, value: 2025-01-31}]}}}]\n"
+        "current-context: a\n"
+    )
+    read = read_kubeconfig(path, None)
+    assert read.context_name == "a"
+    assert read.content["users"] == [
+        {
+            "name": "u",
+            "user": {"exec": {"command": "c", "env": [{"name": "N", "value": "2025-01-31"}]}},
+        }
+    ]
+    assert read_kubeconfig(path, "2024-01-01").namespace == "ml"
