@@ -71,6 +71,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         prune({item.nodeid for item in session.items})
 
 
+@pytest.fixture
+def memory_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep an agent in this process from walking the objects of all tests to free memory."""
+    monkeypatch.setattr("plugin.agent.give_back", lambda: None)
+
+
 @pytest.fixture(scope="session")
 def root() -> Path:
     """Root of the checkout."""

@@ -69,7 +69,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=out, help="Folder for the report and the log.")
     parser.add_argument("--port", type=int, default=0, help="Port; 0 takes a free one.")
     parser.add_argument("--serve", action="store_true", help="Then show the page, live.")
-    parser.add_argument("--serve-for", type=float, help="End `--serve` after so many seconds.")
     options = parser.parse_args(arguments)
     try:
         options.out.mkdir(parents=True, exist_ok=True)
@@ -84,8 +83,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"\n{say_jobs(*demo.jobs)}")
             print(say_result(demo.matched, demo.figures, len(demo.pods)))
             print(f"report: {report.resolve().as_uri()}")
-            if options.serve or options.serve_for is not None:
-                _serve(client, demo, for_s=options.serve_for)
+            if options.serve:
+                _serve(client, demo)
             else:
                 print(SEE_LIVE)
     except (BenchmarkError, ExtenderError, OSError) as error:
@@ -153,7 +152,7 @@ def _run(client: httpx.Client, *, seeds: range, n_pods: int) -> Demo:
     )
 
 
-def _serve(client: httpx.Client, demo: Demo, *, for_s: float | None) -> None:
+def _serve(client: httpx.Client, demo: Demo) -> None:
     """Let pods come and go on the extender's cluster, and say where to look."""
     policy = ExtenderPolicy(demo.nodes, HttpExtender(client), seed=0)
     traffic = Traffic(policy, list_products(demo.nodes.values()))
@@ -179,7 +178,7 @@ def _serve(client: httpx.Client, demo: Demo, *, for_s: float | None) -> None:
             f"  curl {url}/explain --data '{json.dumps(EXAMPLE_POD)}'",
         )
         print("\n".join(lines), flush=True)
-        come_and_go(traffic, ended.wait, for_s=for_s)
+        come_and_go(traffic, ended.wait)
     print("ended")
 
 

@@ -1,16 +1,15 @@
 """The demo's cluster kept live: pods arrive and end for as long as somebody looks at the page.
 
 Fills the embedded cluster with a mix of pods and then goes on with mixes of the next seeds, at a
-pace that people can follow, until SIGINT, SIGTERM or the end of its time. On the pool one small job
-of several pods and one large one run, and another large one waits for all its nodes; some minutes
-after a job has ended the next of its kind comes. It compares nothing.
+pace that people can follow, until SIGINT or SIGTERM. On the pool one small job of several pods and
+one large one run, and another large one waits for all its nodes; some minutes after a job has ended
+the next of its kind comes. It compares nothing.
 """
 
 from __future__ import annotations
 
 import signal
 import threading
-import time
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
@@ -160,19 +159,10 @@ def until_signal() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-def come_and_go(
-    traffic: Traffic,
-    wait: Callable[[float], bool],
-    *,
-    for_s: float | None = None,
-    clock: Callable[[], float] = time.monotonic,
-) -> None:
-    """Advance the traffic minute by minute until `wait(seconds)` is true, or for so many seconds.
+def come_and_go(traffic: Traffic, wait: Callable[[float], bool]) -> None:
+    """Advance the traffic minute by minute until `wait(seconds)` is true.
 
     Raises `ServerFailed` where the extender ends meanwhile.
     """
-    end_s = None if for_s is None else clock() + for_s
-    while end_s is None or clock() < end_s:
-        if wait(MINUTE_S):
-            return
+    while not wait(MINUTE_S):
         traffic.advance()

@@ -10,7 +10,7 @@ from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
-from fastapi import APIRouter, Header, Query, Request
+from fastapi import Header, Query, Request
 from fastapi.responses import Response, StreamingResponse
 from pydantic import TypeAdapter
 from starlette.exceptions import HTTPException
@@ -71,32 +71,30 @@ _Tag = Annotated[str | None, Header(alias="If-None-Match")]
 
 def add_read_api(app: FastAPI, api: ReadApi) -> None:
     """Add the routes to an application that answers `HTTPException` with problem details."""
-    router = APIRouter(prefix="/api/v1")
-    _add_sums(router, api)
-    _add_nodes(router, api)
-    _add_pods(router, api)
-    _add_groups(router, api)
-    _add_over_time(router, api)
-    _add_what_if(router, api)
-    app.include_router(router)
+    _add_sums(app, api)
+    _add_nodes(app, api)
+    _add_pods(app, api)
+    _add_groups(app, api)
+    _add_over_time(app, api)
+    _add_what_if(app, api)
 
 
-def _add_sums(router: APIRouter, api: ReadApi) -> None:
-    @router.get("/cluster", response_model=ClusterBody, responses=_UNCHANGED)
+def _add_sums(app: FastAPI, api: ReadApi) -> None:
+    @app.get("/api/v1/cluster", response_model=ClusterBody, responses=_UNCHANGED)
     async def cluster(if_none_match: _Tag = None) -> Response:
         """Sums over the whole cluster."""
         now = await api.refresh()
         tag = api.cluster_tag(now)
         return _unchanged(if_none_match, tag) or _respond(api.cluster(now), tag)
 
-    @router.get("/capacity", response_model=CapacityBody, responses=_UNCHANGED)
+    @app.get("/api/v1/capacity", response_model=CapacityBody, responses=_UNCHANGED)
     async def capacity(if_none_match: _Tag = None) -> Response:
         """What is free of each machine type: sets of 2, 4 and 8, and stranded GPUs since when."""
         now = await api.refresh()
         tag = api.tag(now)
         return _unchanged(if_none_match, tag) or _respond(api.capacity(now), tag)
 
-    @router.get("/machines", response_model=ListPage[MachineBody], responses=_UNCHANGED)
+    @app.get("/api/v1/machines", response_model=ListPage[MachineBody], responses=_UNCHANGED)
     async def machines(
         limit: _Limit = DEFAULT_LIMIT, after: _Continue = None, if_none_match: _Tag = None
     ) -> Response:
@@ -108,8 +106,8 @@ def _add_sums(router: APIRouter, api: ReadApi) -> None:
         )
 
 
-def _add_nodes(router: APIRouter, api: ReadApi) -> None:
-    @router.get("/nodes", response_model=ListPage[NodeBody], responses=_UNCHANGED)
+def _add_nodes(app: FastAPI, api: ReadApi) -> None:
+    @app.get("/api/v1/nodes", response_model=ListPage[NodeBody], responses=_UNCHANGED)
     async def nodes(
         *,
         limit: _Limit = DEFAULT_LIMIT,
@@ -127,7 +125,7 @@ def _add_nodes(router: APIRouter, api: ReadApi) -> None:
             api.nodes(now, limit=limit, after=after, machine=machine, is_unhealthy=unhealthy), tag
         )
 
-    @router.get("/nodes/{name}", response_model=NodeBody, responses=_UNCHANGED)
+    @app.get("/api/v1/nodes/{name}", response_model=NodeBody, responses=_UNCHANGED)
     async def node(name: str, if_none_match: _Tag = None) -> Response:
         """One node, also one that lists leave out since it serves no GPU."""
         now = await api.refresh()
@@ -138,8 +136,8 @@ def _add_nodes(router: APIRouter, api: ReadApi) -> None:
         return _unchanged(if_none_match, tag) or _respond(text, tag)
 
 
-def _add_pods(router: APIRouter, api: ReadApi) -> None:
-    @router.get("/pods", response_model=ListPage[PlacedPodBody], responses=_UNCHANGED)
+def _add_pods(app: FastAPI, api: ReadApi) -> None:
+    @app.get("/api/v1/pods", response_model=ListPage[PlacedPodBody], responses=_UNCHANGED)
     async def pods(
         limit: _Limit = DEFAULT_LIMIT,
         after: _Continue = None,
@@ -154,7 +152,7 @@ def _add_pods(router: APIRouter, api: ReadApi) -> None:
             api.pods(now, limit=limit, after=after, namespace=namespace, node=node), tag
         )
 
-    @router.get("/pods/{namespace}/{name}", response_model=PlacedPodBody, responses=_UNCHANGED)
+    @app.get("/api/v1/pods/{namespace}/{name}", response_model=PlacedPodBody, responses=_UNCHANGED)
     async def pod(namespace: str, name: str, if_none_match: _Tag = None) -> Response:
         """One placed pod."""
         now = await api.refresh()
@@ -164,7 +162,7 @@ def _add_pods(router: APIRouter, api: ReadApi) -> None:
         tag = api.tag(now)
         return _unchanged(if_none_match, tag) or _respond(text, tag)
 
-    @router.get("/pending", response_model=ListPage[PendingPod], responses=_UNCHANGED)
+    @app.get("/api/v1/pending", response_model=ListPage[PendingPod], responses=_UNCHANGED)
     async def pending(
         limit: _Limit = DEFAULT_LIMIT, after: _Continue = None, if_none_match: _Tag = None
     ) -> Response:
@@ -176,8 +174,8 @@ def _add_pods(router: APIRouter, api: ReadApi) -> None:
         )
 
 
-def _add_groups(router: APIRouter, api: ReadApi) -> None:
-    @router.get("/groups", response_model=ListPage[GroupBody], responses=_UNCHANGED)
+def _add_groups(app: FastAPI, api: ReadApi) -> None:
+    @app.get("/api/v1/groups", response_model=ListPage[GroupBody], responses=_UNCHANGED)
     async def groups(
         *,
         limit: _Limit = DEFAULT_LIMIT,
@@ -198,7 +196,7 @@ def _add_groups(router: APIRouter, api: ReadApi) -> None:
             api.groups(now, limit=limit, after=after, namespace=namespace, state=state), tag
         )
 
-    @router.get("/groups/{namespace}/{name}", response_model=GroupBody, responses=_UNCHANGED)
+    @app.get("/api/v1/groups/{namespace}/{name}", response_model=GroupBody, responses=_UNCHANGED)
     async def group(namespace: str, name: str, if_none_match: _Tag = None) -> Response:
         """One group."""
         now = await api.refresh_groups()
@@ -209,8 +207,8 @@ def _add_groups(router: APIRouter, api: ReadApi) -> None:
         return _unchanged(if_none_match, tag) or _respond(found.json, tag)
 
 
-def _add_over_time(router: APIRouter, api: ReadApi) -> None:
-    @router.get("/history", response_model=HistoryBody, responses=_UNCHANGED)
+def _add_over_time(app: FastAPI, api: ReadApi) -> None:
+    @app.get("/api/v1/history", response_model=HistoryBody, responses=_UNCHANGED)
     async def history(
         since_unix_s: Annotated[
             float, Query(ge=0, description="Only points from this time on, Unix seconds.")
@@ -222,8 +220,8 @@ def _add_over_time(router: APIRouter, api: ReadApi) -> None:
         chunks = api.history.chunks(since_unix_s)
         return _unchanged(if_none_match, tag) or _stream(chunks, tag)
 
-    @router.get(
-        "/changes",
+    @app.get(
+        "/api/v1/changes",
         response_class=_EventStream,
         responses={
             200: {"content": {_EVENTS: {"schema": TypeAdapter(ChangeBody).json_schema()}}},
@@ -241,9 +239,9 @@ def _add_over_time(router: APIRouter, api: ReadApi) -> None:
         return _EventStream(api.changes.events(client), media_type=_EVENTS, headers=_NO_CACHE)
 
 
-def _add_what_if(router: APIRouter, api: ReadApi) -> None:
-    @router.post(
-        "/what-if",
+def _add_what_if(app: FastAPI, api: ReadApi) -> None:
+    @app.post(
+        "/api/v1/what-if",
         response_model=WhatIfAnswer,
         openapi_extra={
             "requestBody": {

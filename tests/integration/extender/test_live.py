@@ -38,7 +38,6 @@ def _collector_restored() -> Iterator[None]:
     """Serving tunes the garbage collector of the whole process."""
     thresholds = gc.get_threshold()
     yield
-    gc.unfreeze()
     gc.set_threshold(*thresholds)
 
 

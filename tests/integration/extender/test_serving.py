@@ -369,5 +369,4 @@ def test_what_is_there_is_passed_over_by_the_collector():
         assert gc.get_threshold() == GC_THRESHOLDS
         assert gc.get_freeze_count() > 0
     finally:
-        gc.unfreeze()
         gc.set_threshold(*before)

@@ -68,6 +68,8 @@ from topology.topology_manager import TopologyManager
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+pytestmark = pytest.mark.usefixtures("memory_kept")
+
 NODE = "n1"
 SOON_S = 60.0
 TIMING = AgentTiming(

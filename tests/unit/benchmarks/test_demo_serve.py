@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from itertools import count
 
 import pytest
 
@@ -37,10 +36,10 @@ def test_the_cluster_stays_busy_and_changes(traffic):
     assert traffic.player.placed == []
 
 
-def test_it_ends_when_its_time_is_over_or_a_signal_comes(traffic):
-    """Each minute of the clock takes a wait; the handlers of signals are put back."""
-    before, now_s = traffic.minute, count()
-    come_and_go(traffic, lambda _: False, for_s=3, clock=lambda: float(next(now_s)))
+def test_it_ends_when_a_signal_comes(traffic):
+    """Each minute takes a wait; the handlers of signals are put back."""
+    before, is_ended = traffic.minute, iter([False, False, True])
+    come_and_go(traffic, lambda _: next(is_ended))
     assert traffic.minute == before + 2
     handler = signal.getsignal(signal.SIGTERM)
     with until_signal() as ended:

@@ -44,7 +44,6 @@ def _process_restored():
     """Serving tunes the garbage collector and the log of the whole process."""
     thresholds = gc.get_threshold()
     yield
-    gc.unfreeze()
     gc.set_threshold(*thresholds)
     structlog.reset_defaults()
 

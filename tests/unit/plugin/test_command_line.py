@@ -28,6 +28,8 @@ from topology.cli.program import version
 from topology.model import parse_measurement
 from topology.recordings import load_recording
 
+pytestmark = pytest.mark.usefixtures("memory_kept")
+
 DEADLINE_S = 120.0
 SIMULATED = ("--simulate", "dgx-1-v100")
 HEADER = "# size count type redop root time algbw busbw #wrong"

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+pytestmark = pytest.mark.usefixtures("memory_kept")
+
 KUBECONFIG = """\
 apiVersion: v1
 kind: Config

@@ -140,6 +140,12 @@ def test_sharing_a_switch_uplink_inverts_the_order_without_p2p():
             id="a pair whose links the count is unknown",
         ),
         pytest.param(
+            machine([H100] * 2, links={(0, 1): NVLINK(1)}, levels={"else": PIX}),
+            3,
+            SetValue(48.0, Limit.PORT, 1, 1),
+            id="a link that carries less than PCIe",
+        ),
+        pytest.param(
             machine([V100] * 2, links={(0, 1): UNKNOWN_LINK}, levels={"else": PIX}),
             3,
             SetValue(12.0, Limit.PORT, 0, 0),
