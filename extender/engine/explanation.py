@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NotRequired
 
+from pydantic import with_config
 from typing_extensions import TypedDict
 
 from extender.groups import GroupFigures
@@ -281,6 +282,7 @@ class GroupOfPod(GroupFigures):
     members: list[MemberOfGroup]
 
 
+@with_config(defer_build=True)
 class Explanation(TypedDict):
     """Every node in the order of preference; for a bound pod `bound` instead of `nodes`.
 

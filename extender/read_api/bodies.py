@@ -3,13 +3,15 @@
 `extender.read_api.encoding` encodes them, and FastAPI describes them. Rates are GB/s (predicted
 all-reduce bus bandwidth), shares are 0..1 of the empty machine's best set of that size, times Unix
 seconds, GPUs indices in device order. A machine type is named by the digest of its topology; null
-where devices are known by count alone.
+where devices are known by count alone. What pydantic makes of a type that a route describes is made
+when it is first described: most extenders never are (`defer_build`).
 """
 
 from __future__ import annotations
 
 from typing import Generic, Literal, TypeAlias, TypeVar
 
+from pydantic import with_config
 from typing_extensions import TypedDict  # typing's own lacks what pydantic needs before 3.12
 
 from extender.engine.explanation import ReliefOffer
@@ -49,6 +51,7 @@ SizeKey: TypeAlias = Literal["2", "4", "8"]
 """A size of sets (`extender.read_api.figures.SIZES`) as a key of JSON."""
 
 
+@with_config(defer_build=True)
 class ClusterBody(TypedDict):
     """Sums over the cluster; `gpus_stranded` are free and can form no set of four.
 
@@ -73,6 +76,7 @@ class ClusterBody(TypedDict):
 _Next = TypedDict("_Next", {"continue": str | None})
 
 
+@with_config(defer_build=True)
 class ListPage(_Next, Generic[T]):
     """A page. `continue` is for the query of the next one, null on the last."""
 
@@ -213,6 +217,7 @@ class NodeDomain(TypedDict):
     name: str
 
 
+@with_config(defer_build=True)
 class NodeBody(NodeResourceBody):
     """A node by its first resource, and the others that it serves.
 
@@ -254,6 +259,7 @@ class ContainerBody(SetBody):
 PlacedState: TypeAlias = AssignedState | Literal["unlocated"]
 
 
+@with_config(defer_build=True)
 class PlacedPodBody(SetBody):
     """A placed pod; its figures are those of its slowest container.
 
@@ -359,6 +365,7 @@ class MachineCapacity(TypedDict):
     efficiency: float | None
 
 
+@with_config(defer_build=True)
 class CapacityBody(TypedDict):
     """Capacity by machine type."""
 

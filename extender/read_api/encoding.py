@@ -24,7 +24,9 @@ def encoder(body: type[T]) -> Callable[[T], bytes]:
 
     Twice as fast as `json.dumps`: 34 against 61 microseconds to make and encode a node of 8 GPUs.
     """
-    return partial(TypeAdapter(body).dump_json, ensure_ascii=True)
+    adapter = TypeAdapter(body)
+    adapter.rebuild()  # bodies that routes describe put it off
+    return partial(adapter.dump_json, ensure_ascii=True)
 
 
 def merged(first: bytes, second: bytes) -> bytes:

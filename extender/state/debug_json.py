@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pydantic import with_config
 from typing_extensions import TypedDict
 
 from extender.state.accounting import AssignmentState
@@ -76,6 +77,7 @@ class NodeJson(ResourceJson):
     problems: list[str]
 
 
+@with_config(defer_build=True)
 class NodesState(TypedDict):
     """Every node by name."""
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeAlias
 
 import aiohttp
-import yaml
 
 from kube.errors import Unreadable
 from kubectl_coterie.errors import CliError
@@ -173,9 +172,6 @@ class _Body(dict[str, Any]):
     def __missing__(self, key: str) -> NoReturn:
         msg = f"the extender's answer has no {key}: this extender may be older than the command"
         raise CliError(msg)
-
-
-yaml.SafeDumper.add_representer(_Body, yaml.SafeDumper.represent_dict)
 
 
 def _cause(error: Exception) -> str:

@@ -22,6 +22,13 @@ __all__ = ["Output"]
 T = TypeVar("T")
 
 
+class _Dumper(yaml.SafeDumper):
+    """PyYAML's own, for what is a kind of dict too."""
+
+
+_Dumper.add_multi_representer(dict, _Dumper.represent_dict)
+
+
 @dataclass(frozen=True, slots=True)
 class Output:
     """Where a command prints, and how: `form` is empty for people, or wide, json, yaml, name."""
@@ -48,7 +55,7 @@ class Output:
     def data(self, value: object) -> None:
         """Print a value as JSON or YAML."""
         if self.form == "yaml":
-            self.print(yaml.safe_dump(value, sort_keys=False, allow_unicode=True))
+            self.print(yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True))
         else:
             self.print(json.dumps(value, indent=4, ensure_ascii=False))
 

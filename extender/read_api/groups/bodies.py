@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
+from pydantic import with_config
 from typing_extensions import TypedDict
 
 from extender.groups import GroupFigures
@@ -40,6 +41,7 @@ class GroupMember(TypedDict):
     since_unix_s: float | None
 
 
+@with_config(defer_build=True)
 class GroupBody(GroupWait, GroupFigures):
     """A group; its state is that of the member that is behind, `waiting` also where one is missing.
 

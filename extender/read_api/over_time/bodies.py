@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
+from pydantic import with_config
 from typing_extensions import TypedDict  # typing's own lacks what pydantic needs before 3.12
 
 __all__ = ["ChangeBody", "HistoryBody", "MachineHistory", "Point"]
@@ -34,6 +35,7 @@ class MachineHistory(TypedDict):
     points: list[Point]
 
 
+@with_config(defer_build=True)
 class HistoryBody(TypedDict):
     """Points of each machine type, as capacity lists them."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, cast
 
-from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
+from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator, with_config
 from typing_extensions import TypedDict
 
 from extender.groups import GroupFigures
@@ -149,6 +149,7 @@ class CapacityAfter(TypedDict):
     stranded: int
 
 
+@with_config(defer_build=True)
 class WhatIfAnswer(TypedDict):
     """What would happen. `before` and `after` have the same machine types in the same order.
 
