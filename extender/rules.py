@@ -73,6 +73,10 @@ class Rules:
                 msg = f"rule {name} is {getattr(self, name)}, expected {expected}"
                 raise SettingsError(msg)
 
+    def serves(self, scheduler_name: str) -> bool:
+        """Whether pods that name this scheduler are bound here."""
+        return not self.scheduler_names or scheduler_name in self.scheduler_names
+
     @property
     def group_families(self) -> tuple[LevelFamily, ...]:
         """The families of labels that say where a node is in the network."""

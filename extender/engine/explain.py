@@ -23,7 +23,7 @@ from extender.engine.offers import containers_json, other_set, set_json
 from extender.engine.summary import Ratings, summarize
 from extender.placement import Rank, Refusal, scores
 from extender.protocol import Reason
-from extender.snapshot import with_free
+from extender.snapshot import freeing
 from extender.state import DeviceState
 from topology.annotations import decode_plan
 from topology.errors import CodecError
@@ -167,7 +167,7 @@ def _beside(request: PodRequest, view: NodeView, states: Sequence[DeviceRow]) ->
     if len(own) != request.size_gpus or not all(state in _HAVE for _, state in own):
         return None
     mask = sum(1 << i for i, _ in own)
-    return other_set(request, with_free(view, view.free | mask), mask)
+    return other_set(request, freeing(view, mask), mask)
 
 
 _HAVE = frozenset({DeviceState.ASSUMED, DeviceState.BOUND, DeviceState.HELD})
@@ -189,17 +189,13 @@ def _planned(view: NodeView, plan: Plan) -> list[ContainerSet] | None:
     machine = view.node_class.machine
     if machine is None or not set(plan.ids) <= set(view.ids):
         return None
-    used = _mask(view, plan.ids)
+    used = view.mask_of(plan.ids)
     containers: list[ContainerSet] = []
     for one in plan.containers:
-        selected = select_set(machine.selector, available=_mask(view, one.ids), size=len(one.ids))
+        selected = select_set(machine.selector, available=view.mask_of(one.ids), size=len(one.ids))
         if isinstance(selected, Selected):
             containers.append(set_json(one.name, view, selected, used))
     return containers
-
-
-def _mask(view: NodeView, ids: tuple[str, ...]) -> int:
-    return sum(1 << view.ids.index(one) for one in ids)
 
 
 def _could_have(
@@ -208,7 +204,7 @@ def _could_have(
     """What the node would offer, were the pod placed there now."""
     if request.shape is None:
         return None
-    without = with_free(view, view.free | own)
+    without = freeing(view, own)
     fit = rater.choose(request, without)
     if isinstance(fit, Refusal):
         return _refusal(fit, request)

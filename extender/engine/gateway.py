@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, TypeAlias, overload
 from extender.bind import HoldBind
 from extender.engine import events
 from extender.engine.assigned_pods import show_by_count
-from extender.errors import MalformedPod, UserError, WireError
 from extender.placement import WORK_S, RatingBudget
-from extender.protocol import Answer, Verb, has_group, messages, parse_pod
+from extender.protocol import Answer, Verb, has_group, read_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -259,7 +258,7 @@ class Gateway:
             return
         # On a node where devices are only counted a member has no plan that names its group.
         request = self._request(pod)
-        if request is not None and self._is_ours(request):
+        if request is not None and self.engine.rules.serves(request.scheduler_name):
             show_by_count(request, pod.node_name, self.engine.groups)
 
     def _waiting(self, pod: PodObject) -> PodRequest | None:
@@ -273,11 +272,8 @@ class Gateway:
         if request is None or request.group is None:
             return None
         # One without GPUs counts whoever places it.
-        return request if request.shape is None or self._is_ours(request) else None
-
-    def _is_ours(self, request: PodRequest) -> bool:
-        names = self.engine.rules.scheduler_names
-        return not names or request.scheduler_name in names
+        is_ours = rules.serves(request.scheduler_name)
+        return request if request.shape is None or is_ours else None
 
     def _request(self, pod: PodObject) -> PodRequest | None:
         """What a pod requests; None where that is no GPU, or cannot be read."""
@@ -286,8 +282,4 @@ class Gateway:
 
     def _read(self, pod: PodObject) -> PodRequest | None:
         rules = self.engine.rules
-        try:
-            content = messages.decode(messages.WirePod, pod.body)
-            return parse_pod(content, rules.resources, rules.group_kinds)
-        except (WireError, MalformedPod, UserError):
-            return None
+        return read_request(pod.body, rules.resources, rules.group_kinds)

@@ -12,7 +12,14 @@ from extender.protocol.pod_group import (
     has_group,
     inferred_group,
 )
-from extender.protocol.pod_request import PodRequest, RecentPods, Shape, is_packed, parse_pod
+from extender.protocol.pod_request import (
+    PodRequest,
+    RecentPods,
+    Shape,
+    is_packed,
+    parse_pod,
+    read_request,
+)
 from extender.protocol.reasons import MAY_PASS, TAKEN, Outlook, Reason
 from extender.protocol.responses import reason_tail, score_head, score_tail
 from extender.protocol.tolerations import read_tolerations
@@ -39,6 +46,7 @@ __all__ = [
     "is_packed",
     "parse_pod",
     "read_node_affinity",
+    "read_request",
     "read_tolerations",
     "reason_tail",
     "score_head",

@@ -15,7 +15,8 @@ from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from extender.errors import MalformedPod, UserError
+from extender.errors import MalformedPod, UserError, WireError
+from extender.protocol.messages import WirePod, decode
 from extender.protocol.node_affinity import read_node_affinity
 from extender.protocol.pod_group import PodGroup, has_group, inferred_group, read_group
 from kube.objects import init_role, parse_whole
@@ -36,9 +37,9 @@ from topology.select import ContainerRequest, ContainerRole, pod_size
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from extender.protocol.messages import Container, WirePod
+    from extender.protocol.messages import Container
 
-__all__ = ["PodRequest", "RecentPods", "Shape", "is_packed", "parse_pod"]
+__all__ = ["PodRequest", "RecentPods", "Shape", "is_packed", "parse_pod", "read_request"]
 
 MAX_COUNT = 512
 """Most GPUs that one container may request: the most devices a node may have (`topology.model`)."""
@@ -298,6 +299,16 @@ def _warnings(policy: PlacementPolicy) -> tuple[str, ...]:
 def is_packed(shape: Shape) -> bool:
     """Whether the core puts what is left behind before the set's own value."""
     return is_remainder_first(shape.policy, max(one.size for one in shape.requests))
+
+
+def read_request(
+    body: bytes, resources: Sequence[str], group_kinds: Collection[str] = ()
+) -> PodRequest | None:
+    """What a pod of the API server requests; None where filter has a sentence of its own for it."""
+    try:
+        return parse_pod(decode(WirePod, body), resources, group_kinds)
+    except (WireError, MalformedPod, UserError):
+        return None
 
 
 MAX_RECENT_PODS = 10_000

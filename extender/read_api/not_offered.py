@@ -12,8 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from extender.engine.events import PendingDeleted, PendingUpdated
-from extender.errors import MalformedPod, UserError, WireError
-from extender.protocol import messages, parse_pod
+from extender.protocol import read_request
 from kube.errors import Unreadable
 from topology.model import object_at, objects_at, parse_object, text_at
 
@@ -107,13 +106,8 @@ class NotOffered:
         is_away = pod.is_deleting or pod.has_ended or pod.is_gated or pod.node_name is not None
         if is_away or not any(one.encode() in pod.body for one in rules.resources):
             return None
-        try:
-            content = messages.decode(messages.WirePod, pod.body)
-            request = parse_pod(content, rules.resources)
-        except (WireError, MalformedPod, UserError):
-            return None  # filter rejects it with a sentence of its own
-        names = rules.scheduler_names
-        return request if not names or request.scheduler_name in names else None
+        request = read_request(pod.body, rules.resources)
+        return request if request is not None and rules.serves(request.scheduler_name) else None
 
 
 def _created_s(content: Mapping[str, object]) -> float:

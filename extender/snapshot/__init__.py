@@ -21,7 +21,7 @@ from extender.snapshot.node_index import (
     highest_bits,
     locate,
 )
-from extender.snapshot.overlay import Overlay, taking
+from extender.snapshot.overlay import Overlay, emptied, freeing, only, taking
 
 __all__ = [
     "SHARED",
@@ -33,10 +33,13 @@ __all__ = [
     "NodeView",
     "Overlay",
     "RequestedNodes",
+    "emptied",
+    "freeing",
     "highest_bits",
     "locate",
     "make_snapshot",
     "make_view",
+    "only",
     "taking",
     "with_free",
     "with_masks",

@@ -120,6 +120,10 @@ class NodeView:
         """The ids of the devices in a mask, in device order."""
         return tuple([one for i, one in enumerate(self.ids) if mask >> i & 1])
 
+    def mask_of(self, ids: Collection[str]) -> int:
+        """The mask of the devices with these ids, those that are here."""
+        return sum(1 << i for i, one in enumerate(self.ids) if one in ids)
+
 
 def make_view(  # noqa: PLR0913 - all that a view is made of
     name: str,

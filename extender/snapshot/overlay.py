@@ -1,7 +1,7 @@
-"""A node as it would be: what preempt, what-ifs and explanations ask.
+"""A node as it would be: what preempt, what-ifs, explanations and plans of groups ask.
 
-The view of a node with what each pod there would free, and views with devices taken. Values in,
-values out: no snapshot and no state is changed.
+The view of a node with what each pod there would free, and views with devices in use, kept for
+others or free. Values in, values out: no snapshot and no state is changed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from extender.snapshot.cluster_snapshot import NodeView, with_free, with_masks
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-__all__ = ["Overlay", "taking"]
+__all__ = ["Overlay", "emptied", "freeing", "only", "taking"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +57,18 @@ class Overlay:
 def taking(view: NodeView, used: int) -> NodeView:
     """The node with these devices in use, whether they were free or kept for their pod."""
     return with_masks(view, free=view.free & ~used, reserved=view.reserved & ~used)
+
+
+def only(view: NodeView, mask: int) -> NodeView:
+    """The node with all other devices kept for others; its kubelet has them free still."""
+    return with_masks(view, free=view.free & mask, reserved=view.reserved | view.free & ~mask)
+
+
+def freeing(view: NodeView, mask: int) -> NodeView:
+    """The node with these devices free too, and none of them kept."""
+    return with_free(view, view.free | mask)
+
+
+def emptied(view: NodeView) -> NodeView:
+    """The node with all of its devices free."""
+    return freeing(view, (1 << len(view.ids)) - 1)

@@ -33,7 +33,6 @@ __all__ = [
     "SimulatedCluster",
     "gather_groups",
     "plan_group",
-    "plan_mask",
     "unready",
 ]
 
@@ -107,7 +106,7 @@ class SimulatedCluster:
         views: dict[str, NodeView] = {}
         for plan in plans:
             view = views.get(plan.node, self.snapshot.nodes[plan.node])
-            views[plan.node] = taking(view, plan_mask(view, plan))
+            views[plan.node] = taking(view, view.mask_of(plan.ids))
         snapshot = self.snapshot.with_views(list(views.values()), self.snapshot.generation)
         return replace(self, snapshot=snapshot)
 
@@ -127,12 +126,6 @@ class GroupPlace:
     value: GroupValue | None = None
     reason: Reason | None = None
     detail: str = ""
-
-
-def plan_mask(view: NodeView, plan: Plan) -> int:
-    """The devices of a plan on its node as bits."""
-    ids = set(plan.ids)
-    return sum(1 << i for i, one in enumerate(view.ids) if one in ids)
 
 
 def gather_groups(pods: Sequence[RequestedPod]) -> list[RequestedPod | RequestedGroup]:

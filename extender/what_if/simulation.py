@@ -38,7 +38,6 @@ from extender.what_if.group import (
     GroupPlace,
     SimulatedCluster,
     plan_group,
-    plan_mask,
     unready,
 )
 from extender.what_if.rating_turns import rate_in_turns
@@ -207,7 +206,7 @@ class Simulation:
             yield
         used: dict[str, int] = {}
         for _, plan in place.plans:
-            mask = plan_mask(snapshot.nodes[plan.node], plan)
+            mask = snapshot.nodes[plan.node].mask_of(plan.ids)
             used[plan.node] = used.get(plan.node, 0) | mask
         for name, mask in used.items():
             self._take(requests[0], snapshot.nodes[name], mask)
@@ -231,7 +230,7 @@ class Simulation:
         """The sets of a plan; None where devices go by count."""
         if not plan.containers:
             return None
-        fit = self._rater.choose(request, with_free(view, plan_mask(view, plan)))
+        fit = self._rater.choose(request, with_free(view, view.mask_of(plan.ids)))
         return None if isinstance(fit, Refusal) else fit
 
     def _snapshot(self, request: PodRequest) -> Generator[None, None, ClusterSnapshot]:

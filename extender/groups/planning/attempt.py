@@ -27,7 +27,7 @@ from extender.groups.planning.outcome import JointPlan, NoPlace
 from extender.groups.planning.surroundings import inside_level, surroundings
 from extender.placement import Refusal, plan_fit
 from extender.protocol import Reason
-from extender.snapshot import with_free
+from extender.snapshot import taking
 from topology.annotations import ANY_DOMAIN, PlanGroup, Strength
 from topology.groups import (
     GroupDemand,
@@ -264,7 +264,7 @@ class Attempt:
                 others = used.setdefault(node, used_so_far)
                 plan, rails = self._rails.place(plan, view, others)
                 used_so_far |= rails
-            views[node] = _without(views[node], plan)
+            views[node] = taking(views[node], view.mask_of(plan.ids))
             name = "" if request.group is None else request.group.name
             group = PlanGroup(name, (found.level, *domain), request.rank)
             placed[i] = request, replace(plan, group=group)
@@ -294,13 +294,6 @@ def _mask_of_models(view: NodeView, models: Sequence[Model]) -> int:
     for model in dict.fromkeys(models):
         mask |= mask_of_model(view.node_class, model)
     return mask & (1 << len(view.ids)) - 1
-
-
-def _without(view: NodeView, plan: Plan) -> NodeView:
-    """The node when a plan's devices are taken."""
-    taken = set(plan.ids)
-    rest = [i for i, one in enumerate(view.ids) if one not in taken and view.free >> i & 1]
-    return with_free(view, sum(1 << i for i in rest))
 
 
 def _most_per_node(tree: DomainTree, near: Near) -> NDArray[np.int64]:

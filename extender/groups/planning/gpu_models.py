@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from extender.snapshot import with_masks
+from extender.snapshot import only
 from topology.annotations import Affinity
 from topology.node_affinity import ANY_NODE
 
@@ -78,8 +78,7 @@ def mask_of_model(node_class: NodeClass, model: Model) -> int:
 
 def of_model(view: NodeView, model: Model) -> NodeView:
     """The node when only its GPUs of a model are free."""
-    mask = mask_of_model(view.node_class, model)
-    return with_masks(view, free=view.free & mask, reserved=view.reserved | view.free & ~mask)
+    return only(view, mask_of_model(view.node_class, model))
 
 
 def nodes_by_model(

@@ -17,7 +17,7 @@ import numpy as np
 
 from extender.groups.planning.gpu_models import ANY_MODEL, mask_of_model, of_model
 from extender.placement import Rank, Refusal
-from extender.snapshot import with_free, with_masks
+from extender.snapshot import emptied, taking
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -94,7 +94,7 @@ class NodeRoom:
         costs = np.zeros(size, dtype=np.float64)
         keys: dict[int, RankKey] = {}
         for number, view, rating in zip(have, samples, ratings, strict=True):
-            empty[number] = self._count(request, of_model(_emptied(view), model))
+            empty[number] = self._count(request, of_model(emptied(view), model))
             if isinstance(rating, Rank):
                 fits[number] = self._count(request, view)
                 costs[number] = view.node_class.worth * rating.remainder_cost_gpus
@@ -107,7 +107,7 @@ class NodeRoom:
         """Count what `of` needs, in turns; changes no figure."""
         occurring: list[int] = np.bincount(snapshot.state_ids[order]).nonzero()[0].tolist()
         for number in occurring:
-            for view in (_emptied(snapshot.samples[number]), snapshot.samples[number]):
+            for view in (emptied(snapshot.samples[number]), snapshot.samples[number]):
                 for model in view.node_class.models:
                     self._count(request, of_model(view, model))
                     yield
@@ -139,10 +139,6 @@ class NodeRoom:
                 break
             if fit is None:
                 return view.free.bit_count() // request.size_gpus
-            view = with_free(view, view.free & ~fit.used)
+            view = taking(view, fit.used)
             count += 1
         return count
-
-
-def _emptied(view: NodeView) -> NodeView:
-    return with_masks(view, free=(1 << len(view.ids)) - 1, reserved=0)

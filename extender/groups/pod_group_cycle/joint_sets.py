@@ -15,17 +15,17 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from extender.placement import Refusal
-from extender.snapshot import with_masks
+from extender.snapshot import only
 from topology.select import ContainerRole, PodFit, fit_pod
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from extender.placement import Rater
     from extender.protocol import PodRequest, Shape
     from extender.snapshot import NodeView
 
-__all__ = ["JointSets", "only"]
+__all__ = ["JointSets"]
 
 MAX_KEPT = 16_384
 """Choices kept; beyond it all are made again."""
@@ -59,10 +59,12 @@ class JointSets:
         """
         taken = self.masks(view, others)
         if taken is None:
-            return without(view, (view.free,))
-        if self.masks(without(view, taken), (request,)) is None:
+            return only(view, 0)
+        beside = only(view, ~sum(taken))
+        if self.masks(beside, (request,)) is None:
             taken = (self.masks(view, (*others, request)) or (*taken, 0))[:-1]
-        return without(view, taken)
+            beside = only(view, ~sum(taken))
+        return beside
 
     def _choose(self, view: NodeView, requests: Sequence[PodRequest]) -> _Masks | None:
         if sum(one.size_gpus for one in requests) > view.free.bit_count():
@@ -83,21 +85,8 @@ class JointSets:
             if isinstance(fit, Refusal):
                 return None
             found[i] = lowest(view.free, requests[i].size_gpus) if fit is None else fit.used
-            view = without(view, (found[i],))
+            view = only(view, ~found[i])
         return tuple(found[i] for i in range(len(requests)))
-
-
-def without(view: NodeView, taken: Iterable[int]) -> NodeView:
-    """The node when these sets are kept for others; its kubelet has them free still."""
-    used = 0
-    for one in taken:
-        used |= one
-    return with_masks(view, free=view.free & ~used, reserved=view.reserved | used)
-
-
-def only(view: NodeView, mask: int) -> NodeView:
-    """The node when nothing but one set is free; all else that is free is kept for others."""
-    return without(view, (view.free & ~mask,))
 
 
 def lowest(free: int, count: int) -> int:

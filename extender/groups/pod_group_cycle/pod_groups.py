@@ -21,8 +21,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from extender.groups.pod_group_cycle.cycles import Cycles
-from extender.groups.pod_group_cycle.joint_sets import JointSets, only
+from extender.groups.pod_group_cycle.joint_sets import JointSets
 from extender.placement import Refusal, plan_bind
+from extender.snapshot import only
 
 if TYPE_CHECKING:
     from collections.abc import Collection
