@@ -182,8 +182,8 @@ GPUs of different models are never mixed in one set, unless the affinity is `non
   An unknown level never satisfies.
   Where even the empty machine has no such set of that size, the reason says "never on this node".
 
-The policy is about `coterie.gpu/affinity` alone: `coterie.gpu/min-bandwidth` and a required NIC \
-are conditions whatever it says.
+The policy is about `coterie.gpu/affinity` alone: a `coterie.gpu/min-bandwidth` and \
+`coterie.gpu/nic: required` must hold under `preferred` too.
 Without an affinity, or with `none`, `required` keeps the pod off nodes of unknown topology and \
 nothing else, so that it may get the slowest set: to wait for a good one name an affinity or a \
 minimum bandwidth.
