@@ -22,10 +22,17 @@ ROOT = Path(__file__).resolve().parent.parent
 
 __all__ = ["check_message"]  # a fixture
 
-HANGS_AFTER_S = {"cluster": 1800, "page": 600, "shared": 600, "integration": 300, "docs": 300}
+HANGS_AFTER_S = {
+    "cluster": 1800,
+    "page": 600,
+    "shared": 600,
+    "integration": 300,
+    "docs": 300,
+    "hypothesis": 300,
+}
 """After how long a test with this mark, or in this folder, hangs; pyproject.toml has the rest.
 
-Those of the folders start whole programs.
+Those of the folders start whole programs; a property of hypothesis is tried on many examples.
 """
 
 # A shell without job control starts background commands with SIGINT ignored, which programs that
