@@ -92,7 +92,7 @@ class PluginMetrics:
         )
         self.gpu_events = self._counter(
             "gpu_events",
-            "Events of GPUs that the driver reported; the log names GPU and error number (NVIDIA: XID).",
+            "Events of GPUs that the driver reported; the log names GPU and error number (XID).",
             "kind",
             "counts",
         )
