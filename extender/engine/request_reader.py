@@ -139,7 +139,7 @@ class CallReader:
         tail = responses.reason_tail(f"{Reason.INVALID_REQUEST.value}: {message}")
         reason = Reason.INVALID_REQUEST
         pod = UnschedulablePod(meta.uid, meta.namespace, meta.name, reason, now_s, now_s, None)
-        self.unschedulable.add(pod, None)
+        self.unschedulable.add(pod)
         return Answer(
             Verb.FILTER,
             Outcome.REFUSED,

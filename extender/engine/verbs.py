@@ -296,16 +296,14 @@ class Engine:
             reason,
             now_s,
             now_s,
-            request.shape,
-            request.priority,
-            retry=request.retry,
+            request,
         )
         if requested is None:
-            self.unschedulable.add(pod, None)
+            self.unschedulable.add(pod)
             return None
         node_index = self.cluster.snapshot.node_index
         names = requested.names(node_index)
-        self.unschedulable.add(pod, request, requested=names, known=node_index.positions)
+        self.unschedulable.add(pod, requested=names, known=node_index.positions)
         return None
 
     def _prioritize(self, body: bytes, now_s: float, budget: RatingBudget | None) -> Answer:

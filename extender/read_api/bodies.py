@@ -282,9 +282,9 @@ class PlacedPodBody(SetBody):
 
 
 class PendingContainerBody(TypedDict):
-    """GPUs that a container requests; its name is null where it is not kept any more."""
+    """GPUs that a container requests."""
 
-    name: str | None
+    name: str
     size: int
 
 

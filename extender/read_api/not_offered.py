@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from extender.engine.events import StateEvent
     from extender.protocol import PodRequest, Shape
     from kube.objects import PodObject
-    from topology.node_affinity import RequiredNodeAffinity
 
 __all__ = ["NotOffered", "NotOfferedPod"]
 
@@ -43,11 +42,14 @@ class NotOfferedPod:
     namespace: str
     name: str
     uid: str
-    shape: Shape
-    priority: int
+    request: PodRequest
     since_s: float
     message: str
-    node_affinity: RequiredNodeAffinity
+
+    @property
+    def shape(self) -> Shape | None:
+        """What it requests."""
+        return self.request.shape
 
 
 class NotOffered:
@@ -89,11 +91,9 @@ class NotOffered:
             pod.namespace,
             pod.name,
             pod.uid,
-            request.shape,
-            request.priority,
+            request,
             _created_s(content),
             _message(content)[:MAX_MESSAGE],
-            request.node_affinity,
         )
         if self._pods.get(pod.uid) != found:
             self._pods[pod.uid] = found
@@ -106,7 +106,7 @@ class NotOffered:
         is_away = pod.is_deleting or pod.has_ended or pod.is_gated or pod.node_name is not None
         if is_away or not any(one.encode() in pod.body for one in rules.resources):
             return None
-        request = read_request(pod.body, rules.resources)
+        request = read_request(pod.body, rules.resources, rules.group_kinds)
         return request if request is not None and rules.serves(request.scheduler_name) else None
 
 

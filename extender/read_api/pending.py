@@ -88,8 +88,8 @@ class PendingTable:
         return Pending(before.revision + is_changed, keys, pods, groups)
 
     def _group(self, pod: WaitingPod) -> PendingGroup | None:
-        """The group of a pod; None also where its request is not kept any more."""
-        request = self._engine.recall(pod.uid, f"{pod.namespace}/{pod.name}")
+        """The group of a pod; None also for an invalid request."""
+        request = pod.request
         if request is None or request.group is None:
             return None
         name, size = request.group.name, request.group.size
@@ -123,9 +123,9 @@ class PendingTable:
         return _encode(content)
 
     def _request(self, pod: WaitingPod) -> PendingRequest:
-        """What it requests; unknown for an invalid request. Names may not be kept any more."""
-        shape = pod.shape
-        if shape is None:
+        """What it requests; unknown for an invalid request."""
+        request, shape = pod.request, pod.shape
+        if request is None or shape is None:
             return {
                 "resource": None,
                 "size_gpus": None,
@@ -134,15 +134,12 @@ class PendingTable:
                 "policy": None,
                 "min_bandwidth_gbytes_per_s": None,
             }
-        request = self._engine.recall(pod.uid, f"{pod.namespace}/{pod.name}")
-        is_kept = request is not None and request.shape == shape
-        names = request.containers if request is not None and is_kept else None
         return {
             "resource": shape.resource,
             "size_gpus": pod_size(shape.requests),
             "containers": [
-                {"name": None if names is None else names[i], "size": one.size}
-                for i, one in enumerate(shape.requests)
+                {"name": name, "size": one.size}
+                for name, one in zip(request.containers, shape.requests, strict=True)
             ],
             "affinity": shape.policy.affinity.value,
             "policy": shape.policy.strength.value,

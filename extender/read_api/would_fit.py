@@ -17,7 +17,6 @@ from extender.placement import Rank, Rater, Refusal
 from extender.protocol import MAY_PASS, PodRequest
 from extender.read_api.bodies import WouldFitBody
 from extender.read_api.encoding import encoder
-from extender.read_api.not_offered import NotOfferedPod
 from extender.read_api.pacing import drive, paced
 from extender.what_if import rate_in_turns
 from topology.select import pod_size
@@ -59,7 +58,7 @@ class WouldFit:
         """The JSON for each of a page's pods: the least relief, or null.
 
         Null where a node fits now, where none was found within the bounds, where the request is
-        invalid or not kept any more, and beyond `MAX_SHAPES`.
+        invalid, and beyond `MAX_SHAPES`.
         """
         found: dict[Key, bytes] = {}
         keys = [self._key(pod) for pod in pods]
@@ -76,13 +75,11 @@ class WouldFit:
         return [_NONE if key is None else found.get(key, _NONE) for key in keys]
 
     def _key(self, pod: WaitingPod) -> Key | None:
-        """What the answer depends on; None where that is not known any more."""
-        if isinstance(pod, NotOfferedPod):
-            return pod.shape, pod.priority, pod.node_affinity
-        request = self._engine.recall(pod.uid, f"{pod.namespace}/{pod.name}")
-        if pod.shape is None or request is None:
+        """What the answer depends on; None for an invalid request."""
+        request = pod.request
+        if request is None or request.shape is None:
             return None
-        return pod.shape, pod.priority, request.node_affinity
+        return request.shape, request.priority, request.node_affinity
 
     async def _find(
         self, cluster: Cluster, shape: Shape, priority: int, affinity: RequiredNodeAffinity

@@ -57,11 +57,10 @@ class Requeue:
 class UnschedulablePod:
     """A rejected pod. `since_s` is its first rejection in a row, `seen_s` its last.
 
-    `shape` is None for an invalid request: no change of the cluster helps it.
+    `request` is None for an invalid one: no change of the cluster helps it.
     `n_requeues` counts those since it was last requeued for a node for which it had not been
-    before; `requeued_for` masks all these nodes, by number. `retry` is the pod's annotation
-    `coterie.gpu/retry` in its last filter request. `n_samples` is how many filter requests like
-    the last one it takes until all nodes were in one.
+    before; `requeued_for` masks all these nodes, by number. `n_samples` is how many filter requests
+    like the last one it takes until all nodes were in one.
     """
 
     uid: str
@@ -70,13 +69,26 @@ class UnschedulablePod:
     reason: Reason
     since_s: float
     seen_s: float
-    shape: Shape | None
-    priority: int = 0
+    request: PodRequest | None
     n_requeues: int = 0
     requeued_s: float = -math.inf
     requeued_for: int = 0
-    retry: str = ""
     n_samples: int = 1
+
+    @property
+    def shape(self) -> Shape | None:
+        """What it requests, None also for an invalid request."""
+        return None if self.request is None else self.request.shape
+
+    @property
+    def priority(self) -> int:
+        """That of the pod; 0 for an invalid request."""
+        return 0 if self.request is None else self.request.priority
+
+    @property
+    def retry(self) -> str:
+        """Its annotation `coterie.gpu/retry` in its last filter request."""
+        return "" if self.request is None else self.request.retry
 
     @property
     def quiet_until_s(self) -> float:

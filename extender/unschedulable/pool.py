@@ -97,15 +97,14 @@ class UnschedulablePool:
     def add(
         self,
         pod: UnschedulablePod,
-        request: PodRequest | None,
         *,
-        requested: Collection[str] = (),
+        requested: Collection[str] | None = None,
         known: Collection[str] = (),
     ) -> None:
-        """A pod was rejected, maybe not for the first time; `request` where it could be read.
+        """A pod was rejected, maybe not for the first time.
 
         `requested` are the nodes of the filter request, `known` all that there are: a node
-        that is added later may take the pod as well.
+        that is added later may take the pod as well. None: no node that changes may help it.
         """
         before = self._pods.pop(pod.uid, None)
         if before is not None:
@@ -118,9 +117,9 @@ class UnschedulablePool:
                 requeued_for=before.requeued_for,
             )
         self._pods[pod.uid] = pod
-        if request is not None and pod.shape is not None:
+        if requested is not None and pod.request is not None and pod.shape is not None:
             self._trim_numbers(len(known))
-            viewpoint = replace(request, uid="")
+            viewpoint = replace(pod.request, uid="")
             if is_sample_size(len(requested), len(known)):
                 rounds = n_samples(len(requested), len(known))
                 self._pods[pod.uid] = replace(pod, n_samples=rounds)

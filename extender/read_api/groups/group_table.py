@@ -124,11 +124,10 @@ class GroupTable:
         return found
 
     def _member(self, pod: WaitingPod) -> WaitingMember:
-        request = self._engine.recall(pod.uid, f"{pod.namespace}/{pod.name}")
         return WaitingMember(
             uid=pod.uid,
             name=pod.name,
-            rank=None if request is None else request.rank,
+            rank=None if pod.request is None else pod.request.rank,
             size_gpus=None if pod.shape is None else pod_size(pod.shape.requests),
             since_s=pod.since_s,
             reason=Reason.NOT_OFFERED if isinstance(pod, NotOfferedPod) else pod.reason,

@@ -141,16 +141,6 @@ def test_another_label_of_a_node_changes_the_answer():
     assert again.status_code == 200
 
 
-def test_a_request_that_is_not_kept_has_none():
-    """Its selector is not known any more."""
-    served = full({"count": 1, "machine": "dgx-1-v100"}, size=4)
-    waits(served, 8, "w")
-    (waiting,) = served.engine.unschedulable.pods()
-    served.engine.pod_ended("w")
-    served.engine.unschedulable.add(waiting, None)
-    assert pending(served) == {"pod-w": None}
-
-
 def test_an_invalid_request_has_none():
     """No pod's end helps it."""
     served = ServedReads(engine())

@@ -105,12 +105,10 @@ class Scene:
             reason=Reason.NOT_ENOUGH_FREE,
             since_s=now_s,
             seen_s=now_s,
-            shape=wish.shape,
-            priority=wish.priority,
-            retry=wish.retry,
+            request=wish,
         )
         known = self.cluster.snapshot.positions
-        self.pool.add(rejected, wish, requested=requested, known=known)
+        self.pool.add(rejected, requested=requested, known=known)
 
     def claim(self, node: str, uid: str, priority: int, mask: int, now_s: float) -> None:
         """Devices come free that a nomination waits for."""
@@ -300,7 +298,7 @@ def test_a_pod_that_changed_its_request_is_rated_again(scene):
 def test_a_pod_that_cannot_be_meant_is_kept_and_never_requeued(scene):
     """Only its owner can help it."""
     bad = UnschedulablePod("u9", "default", "pod-u9", Reason.INVALID_REQUEST, 10.0, 10.0, None)
-    scene.pool.add(bad, None)
+    scene.pool.add(bad)
     scene.pool.forget("u1")
     scene.free(FIRST, 0xFF, 11.0)
     assert scene.due(60.0) == []
@@ -410,8 +408,8 @@ def test_a_node_that_comes_later_is_considered_for_every_pod(scene):
     """No filter call could name it."""
     known = dict.fromkeys(NODES[1:])
     wish = request(2, "u2")
-    late = UnschedulablePod("u2", "ns", "p", Reason.NOT_ENOUGH_FREE, 10.0, 10.0, wish.shape)
-    scene.pool.add(late, wish, requested=NODES[1:2], known=known)
+    late = UnschedulablePod("u2", "ns", "p", Reason.NOT_ENOUGH_FREE, 10.0, 10.0, wish)
+    scene.pool.add(late, requested=NODES[1:2], known=known)
     scene.pool.forget("u1")
     scene.free(NODES[2], 0b11, 11.0)
     assert scene.due(11.5) == []
@@ -445,8 +443,8 @@ def test_nodes_that_come_and_go_do_not_fill_the_memory(scene):
     wish = request(2, "u3")
     for i in range(3):
         gone = [f"gone-{i}-{j}" for j in range(SPARE_NUMBERS)]
-        pod = UnschedulablePod("u3", "ns", "p", Reason.NOT_ENOUGH_FREE, 10.0, 10.0, wish.shape)
-        scene.pool.add(pod, wish, requested=(), known=gone)
+        pod = UnschedulablePod("u3", "ns", "p", Reason.NOT_ENOUGH_FREE, 10.0, 10.0, wish)
+        scene.pool.add(pod, requested=(), known=gone)
     scene.free(NODES[2], 0b1111, 11.0)
     assert scene.due(11.5) == ["u1", "u3"]
 
