@@ -25,11 +25,13 @@ _REPLAY_WITHIN_S = 300
 
 
 def written_plans(log: Path) -> Iterator[dict[str, Any]]:
-    """Every Binding that got a plan: uid, node, annotations, and what was free then."""
+    """Every Binding that got a plan: uid, node, annotations, and from what it was planned."""
     with log.open(encoding="utf-8") as lines:
         for line in lines:
-            if '"next":"write"' in line and '"free":' in line and line.endswith("\n"):
-                yield json.loads(line)["output"]
+            if '"planned_from":{' in line and line.endswith("\n"):
+                output = json.loads(line).get("output")
+                if isinstance(output, dict) and output.get("planned_from"):
+                    yield output
 
 
 def assert_best_plans(played: Play, log: Path) -> None:
@@ -41,8 +43,10 @@ def assert_best_plans(played: Play, log: Path) -> None:
     for pod in pods:
         one, plan = decided[pod.uid, pod.plan or ""], json.loads(pod.plan or "")
         chosen = {container["name"]: container["ids"] for container in plan["containers"]}
-        assert plan["generation"] == one["generation"], pod.full_name
-        assert chosen == played.judge.best(plan["node"], one["free"], pod), pod.full_name
+        planned_from = one["planned_from"]
+        assert plan["generation"] == planned_from["generation"], pod.full_name
+        best = played.judge.best(plan["node"], planned_from["free"], pod)
+        assert chosen == best, pod.full_name
 
 
 def assert_replays(log: Path) -> None:

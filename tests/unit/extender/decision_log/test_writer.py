@@ -23,6 +23,7 @@ from extender.engine import Gateway, make_engine
 from extender.engine.events import BindAbandoned, PodDeleted, VerbCalled
 from extender.errors import DecisionLogError
 from extender.protocol import Verb
+from tests.cluster.control.decision_log import written_plans
 from tests.unit.extender.engines import RULES, bind_at_once, see_cluster, spec
 from tests.unit.extender.pods import args, binding, pod
 
@@ -53,6 +54,20 @@ def recorded(n_runs: int = 1) -> list[str]:
         call(Verb.FILTER, b"\xff{", 99.0)
         call(Verb.PRIORITIZE, b"{}", 99.0)
     return file.getvalue().splitlines()
+
+
+def test_the_checks_on_real_clusters_find_each_plan(tmp_path):
+    """They read the lines as they are, and not by what wrote them."""
+    lines = recorded()
+    log = tmp_path / "log"
+    log.write_text("\n".join(lines) + "\n")
+    found = list(written_plans(log))
+    written = [
+        one for one in map(json.loads, lines) if (one.get("output") or {}).get("annotations")
+    ]
+    assert [one["uid"] for one in found] == [one["output"]["uid"] for one in written]
+    assert all(one["planned_from"]["free"] and one["node"] for one in found)
+    assert len(found) > 5
 
 
 def count_answers(lines: list[str]) -> int:
