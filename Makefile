@@ -29,6 +29,8 @@ WORKERS ?= auto
 CLUSTER_TESTS := $(addprefix tests/cluster/of_,extender deployment node kubectl install)
 # The versions of Kubernetes that `make test-versions` runs; test-cluster runs the default one.
 VERSIONS ?= 1.37 1.35
+# How often `make test-busy` runs `make test`.
+RUNS ?= 10
 # SERVE=1 keeps the demo's page live.
 SERVE ?=
 # Where `make test-page` keeps its pictures.
@@ -52,7 +54,7 @@ IMAGE_FLAGS = $(if $(REGISTRY),--registry $(REGISTRY)) $(if $(BASE),--base $(BAS
 	$(if $(ARCHITECTURES),--architectures $(ARCHITECTURES))
 
 .PHONY: help setup fmt format-check lint imports types mypy pyright unit coverage docs test test-all \
-	test-nightly mutation test-shared build-cluster test-cluster test-kubelet test-install test-page test-versions cluster demo bench \
+	test-busy test-nightly mutation test-shared build-cluster test-cluster test-kubelet test-install test-page test-versions cluster demo bench \
 	bench-cluster bench-node manifests images push release golden protos lock clean
 
 help: ## list the targets
@@ -109,6 +111,15 @@ test: $(STAMP) ## what every change must pass: format, lint, contracts, types, u
 
 test-all: ## what CI runs: `make test`, coverage gates, ../shared where it is there, the real control plane and kubelets
 	.ci/run
+
+test-busy: ## `make test` ten times in a row (RUNS), each on a fresh clone beside four busy loops
+	@folder=$$(mktemp -d); loops=; trap 'kill $$loops; rm -rf "$$folder"' EXIT; \
+	for _ in 1 2 3 4; do while :; do :; done & loops="$$loops $$!"; done; \
+	for run in $$(seq $(RUNS)); do \
+		git clone --quiet . "$$folder/$$run"; \
+		$(MAKE) --no-print-directory -C "$$folder/$$run" test; \
+		rm -rf "$$folder/$$run"; printf '=== run %s of %s passed\n' "$$run" $(RUNS); \
+	done
 
 test-nightly: build-cluster ## what takes longer: many more examples, tests of harness and Kubernetes that passed before
 	COTERIE_EXAMPLES=thorough PYTEST_TIMEOUT=3600 $(MAKE) unit
