@@ -104,7 +104,7 @@ coverage: $(STAMP) ## the coverage gates, after `make unit COVERAGE=1`
 docs: $(STAMP) ## the commands, links and generated parts of the documentation
 	$(BIN)/pytest tests/docs
 
-test: $(STAMP) ## what every change must pass: format, lint, contracts, types, unit and documentation tests (8 to 12 minutes on two cores)
+test: $(STAMP) ## what every change must pass: format, lint, contracts, types, unit and documentation tests (7 to 10 minutes on two cores)
 	@$(MAKE) --no-print-directory format-check lint imports
 	@$(MAKE) --no-print-directory types
 	@$(MAKE) --no-print-directory unit
