@@ -62,6 +62,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(trylast=True)  # hypothesis marks its tests in this hook too
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give each tier its time; its fixtures, which may build the programs, are not counted."""
     for item in items:

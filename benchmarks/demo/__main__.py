@@ -164,6 +164,7 @@ def _serve(client: httpx.Client, demo: Demo) -> None:
         newest = next(reversed(running)).pod
         url = str(client.base_url).rstrip("/")
         kubectl_coterie = Path(sys.executable).with_name("kubectl-coterie")
+        explain = f"explain {newest.name} -n {NAMESPACE}"
         lines = (
             f"page: {url}/ui/",
             f"{len(running)} pods run on {len(demo.nodes)} nodes; each second some come or end.",
@@ -172,7 +173,7 @@ def _serve(client: httpx.Client, demo: Demo) -> None:
             f"  curl {url}/api/v1/cluster",
             f"  {kubectl_coterie} pods -A --extender-url {url}",
             f"  {kubectl_coterie} groups -A --extender-url {url}",
-            f"  {kubectl_coterie} explain {newest.name} -n {NAMESPACE} --extender-url {url}",
+            f"  {kubectl_coterie} {explain} --extender-url {url}   # while that pod runs",
             f"  curl {url}/explain/{NAMESPACE}/{newest.name}   # while that pod runs",
             f"  curl {url}/metrics",
             f"  curl {url}/explain --data '{json.dumps(EXAMPLE_POD)}'",

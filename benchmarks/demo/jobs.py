@@ -58,7 +58,7 @@ MOST_PAUSES = 16
 within 0.5 s of the filter calls for its pods, and one that had no room 0.5 s after the last plan at
 the earliest."""
 _LEAF, _SPINE = "network.topology.nvidia.com/leaf", "network.topology.nvidia.com/spine"
-_POOL = ("example.com/pool", "training")
+_POOL = ("cloud.google.com/gke-nodepool", "training")
 """Label and value of the pool's nodes."""
 _GENERAL = {_POOL[0]: "general"}
 """That of all others: where a label is not known of a node, the extender counts it as allowed."""

@@ -60,7 +60,7 @@ _FAILS: dict[int | str, dict[str, Any]] = {
 
 def create_app(deps: Dependencies) -> Router:
     """Make the application; it starts nothing."""
-    return Router(verb_routes(deps), redirect_slashes=False, default=read_routes(deps))
+    return Router(verb_routes(deps), default=read_routes(deps))
 
 
 def create_health_app(deps: Dependencies) -> FastAPI:

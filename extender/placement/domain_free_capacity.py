@@ -87,7 +87,7 @@ class DomainFreeCapacity:
     def of(self, request: PodRequest, snapshot: ClusterSnapshot) -> NDArray[np.int64] | None:
         """The places for a pod, by position in the node index; None where they do not count."""
         is_member = request.group is not None or bool(request.pod_group)
-        if is_member or request.has_soft_wishes:
+        if is_member or request.has_soft_wishes or request.shape is None:
             return None
         domains, kept = self._domains(), self._kept
         if not domains.has_network:

@@ -3,8 +3,9 @@
 `extender.read_api.encoding` encodes them, and FastAPI describes them. Rates are GB/s (predicted
 all-reduce bus bandwidth), shares are 0..1 of the empty machine's best set of that size, times Unix
 seconds, GPUs indices in device order. A machine type is named by the digest of its topology; null
-where devices are known by count alone. What pydantic makes of a type that a route describes is made
-when it is first described: most extenders never are (`defer_build`).
+where devices are known by count alone. pydantic makes the schema of a type that a route describes
+when the description is first asked for (`defer_build`; 0.16 to 0.27 s then, where it was 0.1 to
+0.2 s, and 0.1 s less of each start).
 """
 
 from __future__ import annotations

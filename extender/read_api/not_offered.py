@@ -7,7 +7,7 @@ For people it waits all the same. This decides nothing and is no part of the eng
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -91,7 +91,7 @@ class NotOffered:
             pod.namespace,
             pod.name,
             pod.uid,
-            request,
+            replace(request, resource_version=""),  # else every event would make another pod
             _created_s(content),
             _message(content)[:MAX_MESSAGE],
         )

@@ -24,7 +24,7 @@ from topology.model import masks_by
 from topology.select import LargeMachine
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -120,9 +120,10 @@ class NodeView:
         """The ids of the devices in a mask, in device order."""
         return tuple([one for i, one in enumerate(self.ids) if mask >> i & 1])
 
-    def mask_of(self, ids: Collection[str]) -> int:
+    def mask_of(self, ids: Iterable[str]) -> int:
         """The mask of the devices with these ids, those that are here."""
-        return sum(1 << i for i, one in enumerate(self.ids) if one in ids)
+        wanted = frozenset(ids)
+        return sum(1 << i for i, one in enumerate(self.ids) if one in wanted)
 
 
 def make_view(  # noqa: PLR0913 - all that a view is made of

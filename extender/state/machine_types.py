@@ -70,12 +70,12 @@ class NodeClasses:
 
     def keep(self, machines: Iterable[MachineType], classes: Iterable[NodeClass]) -> None:
         """Drop what is none of these, nor of a node to come. O(types and classes)."""
-        used, used_kinds = frozenset(machines), frozenset(classes)
+        used, used_classes = frozenset(machines), frozenset(classes)
         digests = {one.digest for one in used} | self._offered.keys()
         self._machines = {key: one for key, one in self._machines.items() if key in digests}
         self._raw = {key: one for key, one in self._raw.items() if one in used}
         self._raw_bytes = sum(_raw_bytes(one.selector.n_gpus) for one in self._raw.values())
-        self._classes = {key: one for key, one in self._classes.items() if one in used_kinds}
+        self._classes = {key: one for key, one in self._classes.items() if one in used_classes}
         self._room = 2 * (len(self._machines) + len(self._raw) + len(self._classes)) + SPARE
 
     def offer(self, machine: MachineType) -> None:

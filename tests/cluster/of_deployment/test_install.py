@@ -97,6 +97,30 @@ def test_an_own_kustomization_sets_the_images(binaries, tmp_path):
     }
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "left"),
+    [
+        ("second-scheduler", "service", {"Secret/coterie-extender-token"}),
+        (
+            "service",
+            "second-scheduler",
+            {f"{kind}/coterie-extender" for kind in ("Deployment", "Service", "NetworkPolicy")},
+        ),
+    ],
+)
+def test_the_way_is_changed_by_applying_the_other(reader, tmp_path, old, new, left):
+    """The API server accepts it, and what the page names is all that is left of the old way."""
+    made = {}
+    for name in (old, new):
+        manifest(tmp_path, name)
+        file = yaml.safe_load_all((tmp_path / f"dist/manifests/{name}.yaml").read_text("utf-8"))
+        made[name] = {f"{one['kind']}/{one['metadata']['name']}" for one in file if one}
+        reader(f"kubectl apply -f dist/manifests/{name}.yaml")
+    assert made[old] - made[new] == left
+    page = PAGE.read_text("utf-8")
+    assert [one for one in left if f"`{one.lower()}`" not in page] == []
+
+
 def test_certificates_are_what_both_sides_need(reader, tmp_path, control_plane):
     """Of the Secrets that the two Deployments mount only the scheduler's is a client's."""
     reader(block("bash", "create secret generic"))

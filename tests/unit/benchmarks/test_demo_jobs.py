@@ -37,7 +37,7 @@ def test_the_extender_gets_fleet_and_pool_in_one_file(tmp_path):
         name: node.ids for name, node in POOL.items()
     }
     assert [len(found) for found in by_leaf(POOL).values()] == [4, 4, 4]
-    assert {node.labels["example.com/pool"] for node in nodes[:1]} == {"general"}
+    assert {node.labels["cloud.google.com/gke-nodepool"] for node in nodes[:1]} == {"general"}
 
 
 def test_pods_of_jobs_carry_their_group_and_come_in_turn():
@@ -48,7 +48,7 @@ def test_pods_of_jobs_carry_their_group_and_come_in_turn():
         "coterie.gpu/group": "two",
         "coterie.gpu/group-size": "3",
     }
-    assert pods[1].selector == {"example.com/pool": "training"}
+    assert pods[1].selector == {"cloud.google.com/gke-nodepool": "training"}
 
 
 def test_one_by_one_two_jobs_hold_what_the_other_needs():

@@ -52,6 +52,12 @@ def best(one: Any, content: Any) -> set[str]:
     return {entry["Host"] for entry in scored if entry["Score"] == top}
 
 
+def test_a_pod_without_gpus_is_explained():
+    """No size of it divides what is free."""
+    explained = answer_of(two_leaves(), Verb.EXPLAIN, json.dumps(pod(None)).encode())
+    assert (explained["request"], explained["nodes"]) == (None, [])
+
+
 @pytest.mark.parametrize("n_gpus", [8, 4, 1])
 def test_a_pod_gets_a_node_of_the_fullest_domain(n_gpus):
     """Filter names no other while there are enough, and prioritize puts them first."""

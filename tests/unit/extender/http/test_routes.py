@@ -101,6 +101,13 @@ def test_a_pod_goes_through_all_verbs(served):
     assert served.call("GET", "/state").json()["devices"]["bound"] == 0
 
 
+@pytest.mark.parametrize("verb", ["filter", "prioritize", "bind"])
+def test_a_slash_at_the_end_leads_to_the_verb(served, verb):
+    """As where `filterVerb` has one: Go's client sends the body again (307)."""
+    answer = served.post(f"{verb}/", b"{}")
+    assert (answer.status_code, answer.headers["location"]) == (307, f"http://x/{verb}")
+
+
 @pytest.mark.parametrize(
     ("verb", "body", "status", "field"),
     [

@@ -65,6 +65,17 @@ def test_a_pod_shows_the_schedulers_message_and_its_age():
     assert json.loads(cluster)["pods_pending"] == 1
 
 
+def test_an_event_that_changes_nothing_of_it_leaves_the_pod():
+    """Every event has a new resourceVersion; what is shown is made again for another pod alone."""
+    _, found = made()
+    found.take(PendingUpdated(seen(metadata__resourceVersion="1"), 5.0))
+    (first,) = found.pods()
+    found.take(PendingUpdated(seen(metadata__resourceVersion="2"), 6.0))
+    assert next(found.pods()) is first
+    found.take(PendingUpdated(seen(message="other", metadata__resourceVersion="3"), 7.0))
+    assert next(found.pods()).message == "other"
+
+
 def test_what_would_make_room_is_on_a_node_that_its_selector_allows():
     """The pod's whole spec is at hand."""
     cluster = live(node("n1"), node("n2"))

@@ -105,13 +105,12 @@ def test_a_pod_that_filter_has_not_rejected():
         "train-0  Pending   4 GPUs, nvlink, required",
         "0 of 40 nodes fit",
         (
-            "kube-scheduler has not offered this pod to the extender; its schedulerName is other. "
-            "Its own count of GPUs, CPU, memory, taints or selectors may leave no node before "
-            "Coterie is called, or another scheduler may have the pod: see its schedulerName, and "
-            "its Events with kubectl describe pod."
+            "kube-scheduler has not asked Coterie about this pod; its schedulerName is other. "
+            "It counts GPUs itself first, and no node fits now, as above."
         ),
     ]
-    assert "to the extender. Its own count" in text(content)
+    content["summary"] |= {"n_fit": 1}
+    assert "about this pod. Its own count of GPUs, CPU" in text(content)
 
 
 def test_names_from_the_cluster_drive_no_terminal():
