@@ -107,7 +107,10 @@ def _not_rejected(scheduler: str, n_fit: int) -> str:
     said = f"; {scheduler}" if scheduler else ""
     asked = f"kube-scheduler has not asked Coterie about this pod{said}. "
     if not n_fit:
-        return f"{asked}It counts GPUs itself first, and no node fits now, as above."
+        return (
+            f"{asked}It counts GPUs itself first, and no node fits now, as above; or another "
+            "scheduler has the pod: see its schedulerName."
+        )
     return (
         f"{asked}Its own count of GPUs, CPU, memory, taints or selectors may leave no node before, "
         "or another scheduler may have the pod: see its schedulerName, and its Events with kubectl "

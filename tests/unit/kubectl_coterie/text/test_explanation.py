@@ -106,7 +106,8 @@ def test_a_pod_that_filter_has_not_rejected():
         "0 of 40 nodes fit",
         (
             "kube-scheduler has not asked Coterie about this pod; its schedulerName is other. "
-            "It counts GPUs itself first, and no node fits now, as above."
+            "It counts GPUs itself first, and no node fits now, as above; or another scheduler has "
+            "the pod: see its schedulerName."
         ),
     ]
     content["summary"] |= {"n_fit": 1}
