@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from extender import logkeys
 from extender.clocks import SteadyClock
-from extender.engine.events import RequeueDropped
+from extender.engine.events import PendingDeleted, PendingUpdated, RequeueDropped
 from extender.execution import (
     BindDependencies,
     BindExecutor,
@@ -36,8 +36,8 @@ from extender.observe import (
     notes_of_answer,
     notes_of_effect,
 )
+from extender.pending import shown_pod
 from extender.protocol import has_group
-from extender.read_api import NotOffered
 from extender.state import (
     Agreement,
     Mismatch,
@@ -48,7 +48,7 @@ from extender.watch import (
     InjectedRequests,
     NodeSink,
     PendingMembers,
-    PendingPods,
+    PendingWatch,
     Prober,
     Reflectors,
     WatchLog,
@@ -143,7 +143,6 @@ class LiveExtender:
             clock=self.clock,
             log=log,
         )
-        self.not_offered = NotOffered(gateway.engine)
         build = partial(build_machine_type, demand=gateway.engine.rules.demand)
         self._node_sink = NodeSink(
             gateway.handle, gateway.cluster.reader, build, self._changed, self._watch_log
@@ -246,13 +245,7 @@ class LiveExtender:
     async def run(self) -> None:
         """Run what stands beside the servers, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            pending = PendingPods(
-                self._see_pending,
-                self._changed,
-                self.clock,
-                self._watch_log,
-                self._forget_rejected,
-            )
+            pending = PendingWatch(self._see_pending, self._changed, self.clock, self._watch_log)
             beside = self._reflectors.of_pending(pending)
             tasks.create_task(self._feed.run(self._watches, beside))
             tasks.create_task(self._node_sink.run())
@@ -272,11 +265,16 @@ class LiveExtender:
         of_members = self._members.pick(event)
         if of_members is not None:
             self._gateway.handle(of_members)
-        self.not_offered.take(event)
-
-    def _forget_rejected(self, uid: str) -> None:
-        if self._gateway.engine.unschedulable.pod(uid) is not None:
-            self._gateway.handle(RequeueDropped(uid))
+        engine = self._gateway.engine
+        match event:
+            case PendingUpdated(pod, _):
+                engine.pending.show(pod.uid, shown_pod(pod, engine.rules))
+            case PendingDeleted(uid):
+                engine.pending.show(uid, None)
+                if engine.pending.rejected(uid) is not None:
+                    self._gateway.handle(RequeueDropped(uid))
+            case _:
+                pass
 
     def _look(self) -> None:
         self._requeuer.look()

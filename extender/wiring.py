@@ -92,7 +92,6 @@ async def serve(
         engine,
         clock=live.clock,
         is_ready=lambda: live.is_ready,
-        not_offered=live.not_offered,
     )
     deps = Dependencies(
         gateway=gateway,

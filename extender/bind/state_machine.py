@@ -54,7 +54,8 @@ if TYPE_CHECKING:
     from extender.bind.bind_planner import BindPlanner
     from extender.bind.steps import PlannedFrom, Step, Written
     from extender.groups import Groups
-    from extender.protocol import PodRequest, RecentPods
+    from extender.pending import PendingPods
+    from extender.protocol import PodRequest
     from extender.rules import Rules
     from extender.state import LiveCluster
 
@@ -82,14 +83,14 @@ class Binds:
         rules: Rules,
         *,
         planner: BindPlanner,
-        recent_pods: RecentPods,
+        pending: PendingPods,
         groups: Groups,
     ) -> None:
         self._cluster = cluster
         self._rules = rules
         self._groups = groups
         self._planner = planner
-        self._recent_pods = recent_pods
+        self._pending = pending
         self._in_flight: dict[str, BindAttempt] = {}
         self.unsettled: dict[str, BindAttempt] = {}
         self._n_begun = 0
@@ -147,7 +148,7 @@ class Binds:
             self._leave(other, Reason.UNDER_WAY)
         if bind.uid in self.unsettled:
             return self._read(bind, BindPhase.UNSETTLED)
-        request = self._recent_pods.recall(bind.uid, f"{bind.namespace}/{bind.name}")
+        request = self._pending.recall(bind.uid, f"{bind.namespace}/{bind.name}")
         if request is None:
             return self._read(bind, BindPhase.UNSEEN)
         return self._place(bind, request, now_s)
@@ -312,7 +313,7 @@ class Binds:
         except (UserError, MalformedPod) as error:
             reason = Reason.INVALID_REQUEST if isinstance(error, UserError) else Reason.MALFORMED
             return self._undo(bind, reason, str(error))
-        self._recent_pods.remember(request)
+        self._pending.accept(request)
         return request
 
     # Ending.
@@ -347,7 +348,7 @@ class Binds:
         self._forget(self._writer(bind))
         self.unsettled.pop(bind.uid, None)
         if reason in _GONE:
-            self._recent_pods.forget(bind.uid)
+            self._pending.forget(bind.uid)
         return self._fail(bind, reason, detail)
 
     def _leave(self, bind: BindAttempt, reason: Reason, detail: str = "") -> Answer:

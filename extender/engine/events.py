@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from extender.bind import AnyStep, BindCall, HoldBind, ReadPod, WriteBinding, Written
+    from extender.pending import Requeue
     from extender.preemption import NodesRead, ReadNodes
     from extender.protocol import Answer, RawBody, Verb
-    from extender.unschedulable import Requeue
     from kube.objects import NodeFacts, PodFacts, PodObject
 
 __all__ = [

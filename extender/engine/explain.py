@@ -49,11 +49,11 @@ if TYPE_CHECKING:
         SetOffer,
         SetRefusal,
     )
+    from extender.pending import PendingPod
     from extender.placement import Rater
     from extender.protocol import PodRequest, WirePod
     from extender.snapshot import ClusterSnapshot, NodeView, Overlay
     from extender.state import DeviceRow, LiveCluster, NodeRecord
-    from extender.unschedulable import UnschedulablePod
     from topology.annotations import Plan
     from topology.select import Machine, PodFit
 
@@ -69,7 +69,7 @@ def explain_pod(  # noqa: PLR0913 - all that an explanation is made of
     *,
     rater: Rater,
     free_capacity: NDArray[np.int64] | None = None,
-    unschedulable: UnschedulablePod | None = None,
+    rejected: PendingPod | None = None,
     tolerations: Sequence[Toleration] = (),
 ) -> Explanation:
     """Explain a pod on every node of the cluster.
@@ -82,13 +82,13 @@ def explain_pod(  # noqa: PLR0913 - all that an explanation is made of
     """
     snapshot = cluster.snapshot_for(request)
     explanation = _head(request, snapshot, cluster)
-    if unschedulable is not None:
+    if rejected is not None:
         explanation["unschedulable"] = {
-            "reason": unschedulable.reason.value,
-            "reason_label": unschedulable.reason.label,
-            "since_s": unschedulable.since_s,
-            "last_filtered_s": unschedulable.seen_s,
-            "n_requeues": unschedulable.n_requeues,
+            "reason": rejected.reason.value,
+            "reason_label": rejected.reason.label,
+            "since_s": rejected.since_s,
+            "last_filtered_s": rejected.seen_s,
+            "n_requeues": rejected.n_requeues,
         }
     if request.shape is None:
         explanation["nodes"] = []

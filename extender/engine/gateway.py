@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from extender.bind import AnyStep
     from extender.engine.events import Output
     from extender.engine.verbs import Engine
+    from extender.pending import Requeue
     from extender.preemption import ReadNodes
     from extender.protocol import PodRequest
     from extender.state import LiveCluster
-    from extender.unschedulable import Requeue
     from kube.objects import PodObject
 
     Record: TypeAlias = Callable[[events.Event, Output], None]
@@ -148,18 +148,18 @@ class Gateway:
     def _due(self, at_s: float) -> tuple[Requeue, ...] | None:
         """The pods to requeue, after the groups were planned; None where there is nothing to do."""
         freed = sorted(self.cluster.take_freed_nodes())
-        groups, unschedulable = self.engine.groups, self.engine.unschedulable
+        groups, pending = self.engine.groups, self.engine.pending
         if not groups.n_groups:
             self.cluster.domains.prepare()  # a first group need not wait for it
-        is_waited = unschedulable.n_pods or groups.n_groups
+        is_waited = pending.n_rejected or groups.n_groups
         if not (freed or is_waited):
             return None
-        unschedulable.change(freed, self.cluster, at_s)
+        pending.change(freed, self.cluster, at_s)
         if freed and groups.n_groups:
             nodes = self.cluster.snapshot.nodes
             groups.devices_freed(sum(nodes[one].free.bit_count() for one in freed))
         members = groups.due(at_s) if self.engine.is_ready(at_s) else ()
-        return members + unschedulable.due(self.cluster, at_s)
+        return members + pending.due(self.cluster, at_s)
 
     def _call(self, event: events.VerbCalled) -> tuple[events.VerbCalled, Answer]:
         """The answer, and the event with what its time was enough for."""
@@ -234,7 +234,7 @@ class Gateway:
                 self.engine.groups.expire(at_s)
                 self.engine.pod_groups.expire(at_s)
             case events.RequeueDropped(uid):
-                self.engine.unschedulable.forget(uid)
+                self.engine.pending.end_wait(uid)
             case events.RatingsResumed(n_states):
                 self.engine.rate_deferred(n_states)
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from extender.groups import OfferedNodes
+from extender.pending import is_sample_size
 from extender.placement import refuse_nodes
 from extender.protocol import Reason, responses
-from extender.unschedulable import is_sample_size
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

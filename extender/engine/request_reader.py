@@ -16,18 +16,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from extender.errors import ExtenderError, MalformedPod, UserError, WireError
+from extender.pending import PendingPod
 from extender.protocol import Answer, Outcome, Reason, Verb, failure, messages, parse_pod, responses
 from extender.snapshot import RequestedNodes, locate
-from extender.unschedulable import UnschedulablePod
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from extender.protocol import PodRequest, RecentPods
+    from extender.pending import PendingPods
+    from extender.protocol import PodRequest
     from extender.rules import Rules
     from extender.snapshot import NodeIndex
     from extender.state import LiveCluster
-    from extender.unschedulable import UnschedulablePool
 
 __all__ = [
     "NEEDS_NAMES",
@@ -87,8 +87,7 @@ class CallReader:
 
     cluster: LiveCluster
     rules: Rules
-    recent_pods: RecentPods
-    unschedulable: UnschedulablePool
+    pending: PendingPods
     _requests: RequestReader = field(init=False)
 
     def __post_init__(self) -> None:
@@ -126,10 +125,10 @@ class CallReader:
         try:
             return parse_pod(pod, self.rules.resources, self.rules.group_kinds)
         except (MalformedPod, UserError) as error:
-            # What the pod requested before it was edited is not to be bound any more.
-            self.recent_pods.forget(pod.metadata.uid)
             if verb is Verb.FILTER and isinstance(error, UserError):
                 return self._refuse_pod(pod.metadata, names, str(error), now_s)
+            # What the pod requested before it was edited is not to be bound any more.
+            self.pending.forget(pod.metadata.uid)
             return self._failure(verb, why_unreadable(error), str(error))
 
     def _refuse_pod(
@@ -138,8 +137,8 @@ class CallReader:
         """A user's mistake is a reason on every node: the pod waits until it is edited."""
         tail = responses.reason_tail(f"{Reason.INVALID_REQUEST.value}: {message}")
         reason = Reason.INVALID_REQUEST
-        pod = UnschedulablePod(meta.uid, meta.namespace, meta.name, reason, now_s, now_s, None)
-        self.unschedulable.add(pod)
+        pod = PendingPod(meta.uid, meta.namespace, meta.name, reason, now_s, now_s, None)
+        self.pending.reject(pod)
         return Answer(
             Verb.FILTER,
             Outcome.REFUSED,

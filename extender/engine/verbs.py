@@ -26,13 +26,13 @@ from extender.engine.pod_group_filter import filter_sibling
 from extender.engine.request_reader import CallReader, read_bare_pod, why_unreadable
 from extender.errors import MalformedPod, UserError, WireError
 from extender.groups import Groups, PodGroups
+from extender.pending import PendingPod, PendingPods
 from extender.placement import DomainFreeCapacity, Rater, filter_nodes, prioritize_nodes
 from extender.preemption import Preemptions
 from extender.protocol import (
     Answer,
     Outcome,
     Reason,
-    RecentPods,
     Verb,
     failure,
     parse_pod,
@@ -40,11 +40,10 @@ from extender.protocol import (
     responses,
 )
 from extender.state import LiveCluster
-from extender.unschedulable import UnschedulablePod, UnschedulablePool
 from topology.model import names
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -79,15 +78,14 @@ class Engine:
         # Its own: what explain has rated must not save time in calls, which a replay repeats.
         self._explain_rater = Rater(loss_bounds=rules.loss_bounds)
         self._free_capacity = DomainFreeCapacity(lambda: cluster.domains)
-        self._recent_pods = RecentPods()
         self.groups = Groups(cluster, self._rater, claim_s=rules.claim_s)
-        self.unschedulable = UnschedulablePool(self._rater, wake_after_s=rules.wake_after_s)
-        self._calls = CallReader(cluster, rules, self._recent_pods, self.unschedulable)
+        self.pending = PendingPods(self._rater, wake_after_s=rules.wake_after_s)
+        self._calls = CallReader(cluster, rules, self.pending)
         self._group_filter = GroupFilter(self.groups)
         self.pod_groups = PodGroups(cluster, self._rater, assume_s=rules.assume_s)
         planner = BindPlanner(cluster, rules, self._rater, self.groups, self.pod_groups)
         self.binds = Binds(
-            cluster, rules, planner=planner, recent_pods=self._recent_pods, groups=self.groups
+            cluster, rules, planner=planner, pending=self.pending, groups=self.groups
         )
         self.member_binds = MemberBinds(self.binds, self.groups, cluster)
         self.preemptions = Preemptions(
@@ -101,10 +99,6 @@ class Engine:
     def n_ratings(self) -> int:
         """Ratings that the memory holds."""
         return self._rater.n_entries
-
-    def recall(self, uid: str, full_name: str) -> PodRequest | None:
-        """What a pod requested in its last filter call; None where that is not kept."""
-        return self._recent_pods.recall(uid, full_name)
 
     def is_ready(self, now_s: float) -> bool:
         """Whether the state is fresh enough to answer from."""
@@ -142,10 +136,14 @@ class Engine:
         """Report to the caller what is wrong, in-band where the verb has a field for it."""
         return failure(verb, reason, detail, self.cluster.snapshot.generation)
 
+    def waiting(self) -> Iterator[PendingPod]:
+        """The pods that wait, for people: also those that filter was not called for."""
+        placed = self.cluster.pods
+        return self.pending.waiting(lambda uid: placed.get(uid) is not None)
+
     def pod_ended(self, uid: str) -> None:
         """The pod is gone: drop what is kept of it."""
-        self._recent_pods.forget(uid)
-        self.unschedulable.forget(uid)
+        self.pending.forget(uid)
         self.groups.depart(uid)
         self.groups.assigned.end(uid)
         self.pod_groups.gone(uid)
@@ -153,7 +151,7 @@ class Engine:
 
     def pod_bound(self, pod: PodFacts) -> None:
         """A watch shows a pod with a node."""
-        self.unschedulable.forget(pod.uid)
+        self.pending.end_wait(pod.uid)
         self.pod_groups.bound(pod.uid)
         show_assigned(pod, self.groups, self.rules.group_kinds)
 
@@ -161,7 +159,7 @@ class Engine:
         """A bind call ended."""
         self.member_binds.ended(answer)
         if answer.outcome is Outcome.OK:
-            self.unschedulable.forget(answer.pod_uid)
+            self.pending.end_wait(answer.pod_uid)
 
     def _filter(self, body: bytes, now_s: float, budget: RatingBudget | None) -> Answer:
         read = self._calls.read(Verb.FILTER, body, now_s)
@@ -169,9 +167,8 @@ class Engine:
             return read
         request, requested = read.request, read.nodes
         self.groups.readings.called_s = now_s
-        self._recent_pods.remember(request)
         if request.shape is None:
-            self.unschedulable.forget(request.uid)
+            self.pending.accept(request)
             return self._name_all(request, requested)
         if request.waits_for_others:
             return self._filter_member(request, requested, now_s)
@@ -281,15 +278,15 @@ class Engine:
         requested: RequestedNodes | None,
         reason: Reason | None,
         now_s: float,
-    ) -> UnschedulablePod | None:
+    ) -> PendingPod | None:
         """Remember a pod for which filter named no node, and why; None: it may be bound now.
 
         Without requested nodes it waits for its group, and is woken by that. Returns how a pod that
         may be bound now waited before.
         """
         if reason is None or not request.uid:
-            return self.unschedulable.forget(request.uid)
-        pod = UnschedulablePod(
+            return self.pending.accept(request)
+        pod = PendingPod(
             request.uid,
             request.namespace,
             request.name,
@@ -299,11 +296,11 @@ class Engine:
             request,
         )
         if requested is None:
-            self.unschedulable.add(pod)
+            self.pending.reject(pod)
             return None
         node_index = self.cluster.snapshot.node_index
         names = requested.names(node_index)
-        self.unschedulable.add(pod, requested=names, known=node_index.positions)
+        self.pending.reject(pod, requested=names, known=node_index.positions)
         return None
 
     def _prioritize(self, body: bytes, now_s: float, budget: RatingBudget | None) -> Answer:
@@ -350,13 +347,12 @@ class Engine:
         if pod.spec.node_name:
             explanation = explain_bound(request, pod, cluster, rater=rater)
         else:
-            unschedulable = self.unschedulable.pod(request.uid)
             explanation = explain_pod(
                 request,
                 cluster,
                 rater=rater,
                 free_capacity=self._free_capacity.of(request, cluster.snapshot_for(request)),
-                unschedulable=unschedulable,
+                rejected=self.pending.rejected(request.uid),
                 tolerations=read_tolerations(pod.spec),
             )
         plan_text = (pod.metadata.annotations or {}).get(names.PLAN)

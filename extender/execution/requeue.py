@@ -1,9 +1,9 @@
 """Requeues unschedulable pods that fit again.
 
-Each pod that the pool names is read, and if it still waits for a node its annotation
+Each pod that is due is read, and if it still waits for a node its annotation
 `coterie.gpu/retry` gets a new value, which makes kube-scheduler retry it. Where another scheduler's
 extender has done so since the pod was rejected here, it is left to that one. A requeue that fails
-is not retried here: the pool names the pod again, at growing intervals.
+is not retried here: the pod is due again, at growing intervals.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from extender.engine import Gateway
-    from extender.unschedulable import Requeue
+    from extender.pending import Requeue
     from kube.log import Logger
     from kube.objects import PodObject
 

@@ -48,8 +48,8 @@ from extender.groups.readings import GroupReadings
 from extender.groups.reconcile.reconciler import Reconciler
 from extender.groups.reconcile.waking import FEW_ASKED
 from extender.groups.releases import Releases
+from extender.pending import Requeue
 from extender.protocol import Reason
-from extender.unschedulable import Requeue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -180,7 +180,7 @@ def _add_state_routes(app: FastAPI, deps: Dependencies) -> None:
             n_nodes=len(cluster.snapshot.nodes),
             n_pods=cluster.n_pods,
             devices={state.value: n for state, n in cluster.counts().items()},
-            unschedulable={reason.label: n for reason, n in engine.unschedulable.counts().items()},
+            unschedulable={reason.label: n for reason, n in engine.pending.counts().items()},
         )
 
     @app.get("/state/nodes", response_model=NodesState)

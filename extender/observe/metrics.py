@@ -213,8 +213,8 @@ class ExtenderMetrics:
         for state in DeviceState:
             self._devices.labels(state.value).set(counts.get(state, 0))
         self._unavailable.set(cluster.moment().n_unavailable)
-        pool = self._engine.unschedulable
-        counts_by_reason, first_s = pool.counts(), pool.first_rejected_s()
+        pending = self._engine.pending
+        counts_by_reason, first_s = pending.counts(), pending.first_rejected_s()
         for reason in {*_OF_NODES, *counts_by_reason}:
             self._unschedulable.labels(reason.label).set(counts_by_reason.get(reason, 0))
             self._longest_wait.labels(reason.label).set(now_s - first_s.get(reason, now_s))

@@ -14,7 +14,6 @@ from extender.protocol.pod_group import (
 )
 from extender.protocol.pod_request import (
     PodRequest,
-    RecentPods,
     Shape,
     is_packed,
     parse_pod,
@@ -35,7 +34,6 @@ __all__ = [
     "PodRequest",
     "RawBody",
     "Reason",
-    "RecentPods",
     "Shape",
     "Verb",
     "WirePod",

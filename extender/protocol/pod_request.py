@@ -11,7 +11,6 @@ and Coterie cannot place.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
 
     from extender.protocol.messages import Container
 
-__all__ = ["PodRequest", "RecentPods", "Shape", "is_packed", "parse_pod", "read_request"]
+__all__ = ["PodRequest", "Shape", "is_packed", "parse_pod", "read_request"]
 
 MAX_COUNT = 512
 """Most GPUs that one container may request: the most devices a node may have (`topology.model`)."""
@@ -309,37 +308,3 @@ def read_request(
         return parse_pod(decode(WirePod, body), resources, group_kinds)
     except (WireError, MalformedPod, UserError):
         return None
-
-
-MAX_RECENT_PODS = 10_000
-"""Pods remembered between filter and bind; kube-scheduler has few in flight at a time. About 1 KB
-each."""
-
-
-class RecentPods:
-    """What the pods requested that filter has seen recently, by uid; bind names a pod by that.
-
-    Bounded; the pod seen longest ago is dropped first, and is read from the API server.
-    """
-
-    def __init__(self, max_pods: int = MAX_RECENT_PODS) -> None:
-        self._max_pods = max_pods
-        self._requests: OrderedDict[str, PodRequest] = OrderedDict()
-
-    def remember(self, request: PodRequest) -> None:
-        """Keep the request; one without a uid could not be named."""
-        if not request.uid:
-            return
-        self._requests[request.uid] = request
-        self._requests.move_to_end(request.uid)
-        if len(self._requests) > self._max_pods:
-            self._requests.popitem(last=False)
-
-    def recall(self, uid: str, full_name: str) -> PodRequest | None:
-        """What the pod of this uid and name requested, if it is kept."""
-        request = self._requests.get(uid)
-        return request if request is not None and request.full_name == full_name else None
-
-    def forget(self, uid: str) -> None:
-        """Drop a pod."""
-        self._requests.pop(uid, None)

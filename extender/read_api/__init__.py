@@ -4,8 +4,7 @@ Knows the state's accounts and the pods that wait; changes nothing and decides n
 the cluster yields to the event loop (`pacing`), so that the scheduler's calls go first.
 """
 
-from extender.read_api.not_offered import NotOffered
 from extender.read_api.read_api import ReadApi
 from extender.read_api.routes import add_read_api, read_body
 
-__all__ = ["NotOffered", "ReadApi", "add_read_api", "read_body"]
+__all__ = ["ReadApi", "add_read_api", "read_body"]

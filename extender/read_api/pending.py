@@ -1,9 +1,8 @@
 """The pods that wait, as JSON in the order of their names.
 
-They are those that filter rejected (`extender.unschedulable`), and those that kube-scheduler offers
-no node for (`extender.read_api.not_offered`): why, since when, what they request, and how many
-members of their group are here.
-Whose end would make room is added as they are read (`extender.read_api.would_fit`).
+They are those that filter rejected, and those that kube-scheduler offers no node for
+(`extender.pending`): why, since when, what they request, and how many members of their group are
+here. Whose end would make room is added as they are read (`extender.read_api.would_fit`).
 `PendingTable.refresh` makes the JSON of those that changed, yielding to the event loop meanwhile.
 """
 
@@ -12,12 +11,11 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left, insort
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from extender.protocol import Reason
 from extender.read_api.bodies import PendingGroup, PendingRequest, WaitingBody
 from extender.read_api.encoding import encoder
-from extender.read_api.not_offered import NotOfferedPod
 from extender.read_api.pacing import paced
 from topology.select import pod_size
 
@@ -25,14 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from extender.engine import Engine
-    from extender.read_api.not_offered import NotOffered
-    from extender.unschedulable import UnschedulablePod
+    from extender.pending import PendingPod
 
-__all__ = ["Pending", "PendingTable", "WaitingPod"]
-
-WaitingPod: TypeAlias = "UnschedulablePod | NotOfferedPod"
-"""A pod that filter rejected, or that it was not called for."""
-
+__all__ = ["Pending", "PendingTable"]
 
 _encode = encoder(WaitingBody)
 
@@ -43,18 +36,17 @@ class Pending:
 
     revision: int = 0
     keys: Sequence[str] = ()
-    pods: Mapping[str, tuple[WaitingPod, bytes]] = field(
-        default_factory=dict[str, "tuple[WaitingPod, bytes]"]
+    pods: Mapping[str, tuple[PendingPod, bytes]] = field(
+        default_factory=dict[str, "tuple[PendingPod, bytes]"]
     )
     groups: Mapping[str, PendingGroup] = field(default_factory=dict[str, PendingGroup])
 
 
 class PendingTable:
-    """The newest `Pending` of an engine; `not_offered` is None where no watch shows such pods."""
+    """The newest `Pending` of an engine."""
 
-    def __init__(self, engine: Engine, not_offered: NotOffered | None = None) -> None:
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._not_offered = not_offered
         self._lock = asyncio.Lock()
         self._pending = Pending()
 
@@ -65,13 +57,10 @@ class PendingTable:
             return self._pending
 
     async def _next(self, before: Pending) -> Pending:
-        keys, pods = list(before.keys), dict[str, "tuple[WaitingPod, bytes]"]()
+        keys, pods = list(before.keys), dict[str, "tuple[PendingPod, bytes]"]()
         groups: dict[str, PendingGroup] = {}
         is_changed = False
-        waiting: list[WaitingPod] = [*self._engine.unschedulable.pods()]
-        if self._not_offered is not None:
-            waiting += self._not_offered.pods()
-        async for pod in paced(waiting):
+        async for pod in paced([*self._engine.waiting()]):
             key = f"{pod.namespace}/{pod.name} {pod.uid}"
             old = before.pods.get(key)
             if old is None:
@@ -87,7 +76,7 @@ class PendingTable:
             is_changed = True
         return Pending(before.revision + is_changed, keys, pods, groups)
 
-    def _group(self, pod: WaitingPod) -> PendingGroup | None:
+    def _group(self, pod: PendingPod) -> PendingGroup | None:
         """The group of a pod; None also for an invalid request."""
         request = pod.request
         if request is None or request.group is None:
@@ -101,13 +90,10 @@ class PendingTable:
             "n_bound": n_bound,
         }
 
-    def _json(self, pod: WaitingPod, group: PendingGroup | None) -> bytes:
-        if isinstance(pod, NotOfferedPod):
-            reason, filtered_s = Reason.NOT_OFFERED, None
-            sentence = f"{reason.value}: {pod.message}" if pod.message else reason.value
-        else:
-            reason, filtered_s = pod.reason, round(pod.seen_s, 3)
-            sentence = reason.value
+    def _json(self, pod: PendingPod, group: PendingGroup | None) -> bytes:
+        reason = pod.reason
+        sentence = f"{reason.value}: {pod.message}" if pod.message else reason.value
+        is_offered = reason is not Reason.NOT_OFFERED
         content: WaitingBody = {
             "namespace": pod.namespace,
             "name": pod.name,
@@ -116,13 +102,13 @@ class PendingTable:
             "group": group,
             "reason": sentence,
             "reason_label": reason.label,
-            "reason_short": sentence if reason is Reason.NOT_OFFERED else reason.short(pod.shape),
+            "reason_short": reason.short(pod.shape) if is_offered else sentence,
             "since_unix_s": round(pod.since_s, 3),
-            "last_filtered_unix_s": filtered_s,
+            "last_filtered_unix_s": round(pod.seen_s, 3) if is_offered else None,
         }
         return _encode(content)
 
-    def _request(self, pod: WaitingPod) -> PendingRequest:
+    def _request(self, pod: PendingPod) -> PendingRequest:
         """What it requests; unknown for an invalid request."""
         request, shape = pod.request, pod.shape
         if request is None or shape is None:

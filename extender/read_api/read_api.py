@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from extender.read_api.cluster_table import Cluster
     from extender.read_api.groups import GroupTexts
     from extender.read_api.node_entry import NodeEntry
-    from extender.read_api.not_offered import NotOffered
     from extender.read_api.pending import Pending
 
 __all__ = ["ReadApi"]
@@ -62,7 +61,6 @@ class ReadApi:
         *,
         clock: Callable[[], float],
         is_ready: Callable[[], bool],
-        not_offered: NotOffered | None = None,
     ) -> None:
         self._engine = engine
         self._clock = clock
@@ -70,8 +68,7 @@ class ReadApi:
         # Generations begin again with each process.
         self._process = format(int(clock() * 1000), "x")
         self._table = ClusterTable(engine.cluster, clock)
-        self._not_offered = not_offered
-        self._pending = PendingTable(engine, not_offered)
+        self._pending = PendingTable(engine)
         self._would_fit = WouldFit(engine)
         self._machines = MachinesJson(self._table.figures)
         self.what_ifs = WhatIfs(engine, self._table.refresh, self._table.figures)
@@ -136,8 +133,7 @@ class ReadApi:
 
     @property
     def _n_pending(self) -> int:
-        others = 0 if self._not_offered is None else self._not_offered.n_pods
-        return self._engine.unschedulable.n_pods + others
+        return sum(1 for _ in self._engine.waiting())
 
     def cluster(self, cluster: Cluster) -> bytes:
         """Sums over the whole cluster."""

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from extender.engine import Engine
     from extender.engine.relief import Relief
+    from extender.pending import PendingPod
     from extender.protocol import Reason, Shape
     from extender.read_api.cluster_table import Cluster
-    from extender.read_api.pending import WaitingPod
     from extender.snapshot import NodeView, Overlay
     from topology.node_affinity import RequiredNodeAffinity
 
@@ -54,7 +54,7 @@ class WouldFit:
         self._revision = -1, -1
         self._kept: dict[Key, bytes] = {}
 
-    async def of(self, cluster: Cluster, pods: Sequence[WaitingPod]) -> Sequence[bytes]:
+    async def of(self, cluster: Cluster, pods: Sequence[PendingPod]) -> Sequence[bytes]:
         """The JSON for each of a page's pods: the least relief, or null.
 
         Null where a node fits now, where none was found within the bounds, where the request is
@@ -74,7 +74,7 @@ class WouldFit:
                 found[key] = self._kept[key]
         return [_NONE if key is None else found.get(key, _NONE) for key in keys]
 
-    def _key(self, pod: WaitingPod) -> Key | None:
+    def _key(self, pod: PendingPod) -> Key | None:
         """What the answer depends on; None for an invalid request."""
         request = pod.request
         if request is None or request.shape is None:

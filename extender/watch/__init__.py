@@ -5,7 +5,7 @@ Knows watches and their order; decides nothing about pods or devices.
 
 from extender.watch.injected_requests import InjectedRequests
 from extender.watch.node_sync import NodeSink
-from extender.watch.pending_pods import PendingMembers, PendingPods
+from extender.watch.pending_watch import PendingMembers, PendingWatch
 from extender.watch.pod_reader import Prober
 from extender.watch.reflectors import Reflectors
 from extender.watch.state_sync import InformerSet, PodSink
@@ -16,7 +16,7 @@ __all__ = [
     "InjectedRequests",
     "NodeSink",
     "PendingMembers",
-    "PendingPods",
+    "PendingWatch",
     "PodSink",
     "Prober",
     "Reflectors",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from extender.engine.events import StateEvent
     from extender.rules import Rules
     from extender.watch.node_sync import NodeSink
-    from extender.watch.pending_pods import PendingPods
+    from extender.watch.pending_watch import PendingWatch
     from extender.watch.watch_log import WatchLog
     from kube.client import Requester
     from kube.objects import NodeFacts, PodFacts, PodObject
@@ -80,7 +80,7 @@ class Reflectors:
             Reflector(self.requester, watches.nominated_pods(), nominated),
         )
 
-    def of_pending(self, pods: PendingPods) -> Sequence[Reflector[PodObject]]:
+    def of_pending(self, pods: PendingWatch) -> Sequence[Reflector[PodObject]]:
         """One for each scheduler; one without a name for all."""
         names = self.rules.scheduler_names or ("",)
         sources = [

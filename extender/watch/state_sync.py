@@ -1,7 +1,7 @@
 """Keeps the live state at what the API server reports.
 
 Three reflectors (nodes, assigned pods, nominated pods) call their sinks, which hand events to the
-gateway; those of pending pods (`extender.watch.pending_pods`) run beside, since groups alone wait
+gateway; those of pending pods (`extender.watch.pending_watch`) run beside, since groups alone wait
 for them. After each batch of changes the state's effects are taken: probes are read here,
 everything else goes to `on_effect`, and `on_change` may requeue pods.
 

@@ -12,12 +12,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from extender.groups import predict
-from extender.protocol import Reason
 from extender.read_api.cluster_table import Cluster
 from extender.read_api.encoding import encoder
 from extender.read_api.groups.bodies import GroupBody
 from extender.read_api.groups.group_json import GroupFacts, WaitingMember, group_body
-from extender.read_api.not_offered import NotOfferedPod
 from extender.read_api.pacing import paced
 from topology.select import pod_size
 
@@ -26,7 +24,8 @@ if TYPE_CHECKING:
 
     from extender.engine import Engine
     from extender.groups import GroupStatus
-    from extender.read_api.pending import Pending, WaitingPod
+    from extender.pending import PendingPod
+    from extender.read_api.pending import Pending
     from extender.read_api.placed_members import GroupKey, PlacedMember
     from extender.snapshot import MachineType
     from topology.annotations import Plan
@@ -123,14 +122,14 @@ class GroupTable:
                 found.setdefault((pod.namespace, counts["name"]), []).append(self._member(pod))
         return found
 
-    def _member(self, pod: WaitingPod) -> WaitingMember:
+    def _member(self, pod: PendingPod) -> WaitingMember:
         return WaitingMember(
             uid=pod.uid,
             name=pod.name,
             rank=None if pod.request is None else pod.request.rank,
             size_gpus=None if pod.shape is None else pod_size(pod.shape.requests),
             since_s=pod.since_s,
-            reason=Reason.NOT_OFFERED if isinstance(pod, NotOfferedPod) else pod.reason,
+            reason=pod.reason,
         )
 
     def _facts(
@@ -156,7 +155,7 @@ class GroupTable:
         Not a size that counts pods without GPUs too.
         """
         for uid, one in placed.items():
-            request = self._engine.recall(uid, f"{one.key[0]}/{one.name}")
+            request = self._engine.pending.recall(uid, f"{one.key[0]}/{one.name}")
             if request is not None and request.group is not None:
                 return None if request.group.counts_all else request.group.size
         return None

@@ -177,7 +177,7 @@ class WhatIfs:
                 raise QueryError(msg)
 
     def _evicted(self, names: Sequence[str], cluster: Cluster) -> list[RequestedPod]:
-        pods, recall = self._engine.cluster.pods, self._engine.recall
+        pods, recall = self._engine.cluster.pods, self._engine.pending.recall
         evicted = evicted_pods(
             cluster.moment,
             names,

@@ -141,7 +141,7 @@ class SteppedEngine(Engine):
         if verb is not Verb.FILTER or not answer.pod_uid:
             return answer
         self.manifests[answer.pod] = json.loads(body)["Pod"]
-        request = self.recall(answer.pod_uid, answer.pod)
+        request = self.pending.recall(answer.pod_uid, answer.pod)
         if request is None or not request.waits_for_others or answer.reason is None:
             return answer
         self.members.add(request.uid)

@@ -618,7 +618,7 @@ def test_a_pod_is_not_refused_by_what_was_not_rated():
     assert (answer.outcome, answer.reason) == (Outcome.FAILED, Reason.NOT_RATED)
     assert (answer.n_deferred, answer.pod_uid) == (2, "u1")
     assert json.loads(answer.body)["Error"].startswith(Reason.NOT_RATED.value)
-    assert one.unschedulable.n_pods == 0
+    assert one.pending.n_rejected == 0
     one.rate_deferred(2)
     assert json.loads(call(one, Verb.FILTER, wanted, 0).body)["NodeNames"] == list(V100)
 

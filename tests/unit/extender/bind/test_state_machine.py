@@ -680,16 +680,16 @@ def test_a_pod_recreated_between_filter_and_bind(scene):
     assert scene.server.pods["default/pod-u1"].node == NODE
 
 
-def test_a_bound_pod_leaves_the_unschedulable_pool(scene):
+def test_a_bound_pod_is_not_rejected_any_more(scene):
     """It was rejected once, then a node came up and it was bound."""
     body = args(json.loads(scene.server.pods["default/pod-u1"].as_json()), ["ghost"])
     assert scene.engine.answer(Verb.FILTER, body, 0.0).outcome is Outcome.REFUSED
-    assert scene.engine.unschedulable.n_pods == 1
+    assert scene.engine.pending.n_rejected == 1
     gateway = Gateway(scene.engine)
     step = gateway.handle(BindRequested(BindCall.decode(binding("u1", NODE)), 0.0))
     assert isinstance(step, WriteBinding)
     gateway.handle(BindingWritten(step, scene.server.write(step), 0.0))
-    assert scene.engine.unschedulable.n_pods == 0
+    assert scene.engine.pending.n_rejected == 0
 
 
 def test_stale_state_plans_nothing(scene):

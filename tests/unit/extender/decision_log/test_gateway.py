@@ -39,11 +39,11 @@ from extender.engine.events import (
     VerbCalled,
 )
 from extender.errors import DecisionLogError
+from extender.pending import Requeue
 from extender.preemption import NodeReading, NodesRead, ReadNodes
 from extender.preemption.node_pods import PodOnNode
 from extender.protocol import Answer, Outcome, Reason, Verb
 from extender.state import LiveCluster
-from extender.unschedulable import Requeue
 from kube.objects import DisruptionBudget
 from kube.objects.policies import Operator, Requirement
 from tests.unit.extender.engines import RULES
@@ -200,10 +200,10 @@ def test_a_pod_that_the_watch_shows_bound_leaves_the_unschedulable_pool(scene):
     """Another replica bound it."""
     scene.filter(8, "u1")
     scene.filter(8, "u2")
-    assert scene.gateway.engine.unschedulable.n_pods == 2
+    assert scene.gateway.engine.pending.n_rejected == 2
     scene.gateway.handle(PodUpdated(facts("u1")))
     scene.gateway.handle(PodsListed((facts("u2"),)))
-    assert scene.gateway.engine.unschedulable.n_pods == 0
+    assert scene.gateway.engine.pending.n_rejected == 0
 
 
 def test_a_pod_that_fits_again_is_woken(scene):

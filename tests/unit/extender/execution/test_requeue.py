@@ -10,7 +10,7 @@ import pytest
 
 from extender.engine.events import RequeueDropped, RequeueDue
 from extender.execution import Requeuer
-from extender.unschedulable import Requeue
+from extender.pending import Requeue
 from kube.errors import NotFound
 from tests.unit.extender.shells import DOWN, FORBIDDEN, FakeTime, Log, pod_object, run_until
 from topology.model import names

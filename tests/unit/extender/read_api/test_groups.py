@@ -330,7 +330,7 @@ def test_a_size_is_forgotten_with_the_requests_of_its_members():
     served = ServedReads(engine({"machine": "8x-l4", "count": 1}))
     served.place(4, "a", "8x-l4-0", group="g", group_size="1")
     assert served.get("groups/default/g")["size"] == 1
-    served.engine.recall = lambda *_: None  # type: ignore[method-assign]  # 10,000 pods later
+    served.engine.pending.recall = lambda *_: None  # type: ignore[method-assign]  # 10,000 pods later
     assert served.get("groups/default/g")["size"] == 1
     fresh = ServedReads(served.engine)
     assert fresh.get("groups/default/g")["size"] is None

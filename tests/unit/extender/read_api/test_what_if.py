@@ -459,7 +459,7 @@ def test_nothing_is_changed(served):
             one.cluster.snapshot.generation,
             one.cluster.snapshot,
             json.dumps(one.cluster.as_json()),
-            one.unschedulable.pods(),
+            [*one.waiting()],
             one.n_ratings,
             one.n_deferred,
             file.getvalue(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from extender.unschedulable.node_bitmap import NodeNumbers
+from extender.pending.node_bitmap import NodeNumbers
 
 
 def test_each_node_has_one_number_for_good():

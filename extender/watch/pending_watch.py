@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kube.objects import ObjectKey, PodObject
     from kube.watch import Fault
 
-__all__ = ["PendingMembers", "PendingPods", "PendingSink"]
+__all__ = ["PendingMembers", "PendingSink", "PendingWatch"]
 
 TURN_S = 0.002
 """Longest turn of the event loop on a list; reading one pod takes some 0.1 ms."""
@@ -31,19 +31,17 @@ PAUSE_S = 0.001
 
 
 @dataclass(eq=False)
-class PendingPods:
+class PendingWatch:
     """What the watches of pending pods show together; `sink` makes the sink of each.
 
     `take` gets the events: `PendingListed` once every watch was listed, and after each list from
-    then on. `changed` is called after them. `gone` gets the uid of each pod that has a node or is
-    no more, but not of one that cannot be read any more.
+    then on. `changed` is called after them.
     """
 
     take: Callable[[StateEvent], None]
     changed: Callable[[], None]
     clock: Callable[[], float]
     log: WatchLog
-    gone: Callable[[str], None] = lambda _: None
     _sinks: list[PendingSink] = field(default_factory=list["PendingSink"])
 
     def sink(self, source: str) -> PendingSink:
@@ -63,7 +61,7 @@ class PendingPods:
 class PendingSink:
     """A `kube.watch.reflector.Sink` of pods; `uids` are those that it has, in their order."""
 
-    def __init__(self, source: str, pods: PendingPods) -> None:
+    def __init__(self, source: str, pods: PendingWatch) -> None:
         self._source = source
         self._pods = pods
         self.uids: dict[str, None] = {}
@@ -76,7 +74,6 @@ class PendingSink:
         listed = {one.uid for one in objects}
         for uid in [uid for uid in self.uids if uid not in listed]:
             self._lose(uid)
-            pods.gone(uid)
         ends_s = time.perf_counter() + TURN_S
         for one in objects:
             self._see(one)
@@ -94,7 +91,6 @@ class PendingSink:
     def gone(self, key: ObjectKey) -> None:
         """A pod has a node, or is gone."""
         self._lose(key.uid)
-        self._pods.gone(key.uid)
         self._pods.changed()
 
     def unread(self, key: ObjectKey, reason: str) -> None:
@@ -124,7 +120,7 @@ class PendingMembers:
         self._uids: set[str] = set()
 
     def pick(self, event: StateEvent) -> StateEvent | None:
-        """What an event of `PendingPods` says of members; None where that is nothing."""
+        """What an event of `PendingWatch` says of members; None where that is nothing."""
         match event:
             case PendingUpdated(pod, _) if self._is_member(pod):
                 self._uids.add(pod.uid)

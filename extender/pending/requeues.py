@@ -1,4 +1,4 @@
-"""Pods that filter rejected: why, since when, and which of them to requeue when devices come free.
+"""Which rejected pods to requeue when devices come free.
 
 kube-scheduler does not try a rejected pod again before an event that may help, or five minutes. The
 events that free devices are such events, so normally it comes back by itself; but it may have
@@ -10,15 +10,15 @@ A pod is to be requeued once a node became a candidate after its last rejection,
 pod was not filtered for `wake_after_s`. A node counts as the pod itself may use it: with what pods
 of lower priority have claimed, and with its own claim. The pod's selectors and tolerations are the
 scheduler's: a node that was known and missing in the pod's last filter request is no candidate for
-it. Not so where that request may have been a sample of the nodes (`extender.unschedulable
-.sampling`): then every node that fits is a candidate at once, since the pod was rejected without
+it. Not so where that request may have been a sample of the nodes (`extender.pending.sampling`):
+then every node that fits is a candidate at once, since the pod was rejected without
 them. A requeue may still not help, and the same pod is requeued for the same nodes at growing
 intervals (1 s to 5 minutes), which begin to grow when the samples had time to show all nodes.
 
 Pods of one shape form a group, and in it those of one priority with the same requested nodes. A
 change costs one rating for each shape and distinct node state, as often as claims make them differ,
 however many pods there are, and no more than a bounded number: groups for which that is not enough
-look at all nodes later, as after a sample. The pool never chooses a node and never reads a clock.
+look at all nodes later, as after a sample. It never chooses a node and never reads a clock.
 """
 
 from __future__ import annotations
@@ -30,34 +30,31 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from extender.placement import Rank, RatingBudget
-from extender.unschedulable.node_bitmap import NodeNumbers
-from extender.unschedulable.pod_groups import (
-    FIRST_PAUSE_S,
+from extender.pending.node_bitmap import NodeNumbers
+from extender.pending.pending_pod import FIRST_PAUSE_S, Requeue
+from extender.pending.pod_groups import (
     MAX_CANDIDATES,
     CandidateGroup,
-    Requeue,
     ShapeGroup,
     SnapshotCache,
     order_of,
     reserve_slot,
 )
-from extender.unschedulable.sampling import is_sample_size, n_samples
+from extender.pending.sampling import is_sample_size, n_samples
+from extender.placement import Rank, RatingBudget
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from extender.pending.pending_pod import PendingPod
+    from extender.pending.pod_groups import GroupKey
     from extender.placement import Rater, Refusal
-    from extender.protocol import PodRequest, Reason, Shape
+    from extender.protocol import PodRequest, Shape
     from extender.snapshot import ClusterSnapshot, NodeView
     from extender.state import LiveCluster
-    from extender.unschedulable.pod_groups import GroupKey, UnschedulablePod
 
-__all__ = ["UnschedulablePool"]
+__all__ = ["Requeues"]
 
-MAX_PODS = 20_000
-"""Pods remembered; beyond it the one rejected longest ago is dropped. About 1 KB each, and one bit
-for each node of the cluster where no other pod has the same requested nodes."""
 SPARE_NUMBERS = 1024
 """Node numbers that may go out of use before nodes are renumbered."""
 MAX_REQUEUES = 20
@@ -69,77 +66,51 @@ MAX_WORK = 1000
 """Work of the ratings of one change of the cluster, for all shapes together, and of one look at the
 candidates (`extender.placement.rating_work`): some 30 ms. Groups for which a change is beyond it
 look at all nodes, as after a sample."""
-KEEP_S = 900.0
-"""A pod that was not filtered in this time is gone: three times the scheduler's interval. It only
-matters where the watch of pending pods fails, which shows the end of the others."""
 
 
-class UnschedulablePool:
-    """The rejected pods of one engine."""
+class Requeues:
+    """The groups of the rejected pods of one engine; `pods` are these, by uid, in their order.
 
-    def __init__(
-        self,
-        rater: Rater,
-        *,
-        wake_after_s: float,
-        max_pods: int = MAX_PODS,
-    ) -> None:
+    Only what was requeued is changed in them.
+    """
+
+    def __init__(self, rater: Rater, pods: dict[str, PendingPod], *, wake_after_s: float) -> None:
         self._rater = rater
         self._wake_after_s = wake_after_s
-        self._max_pods = max_pods
-        self._pods: dict[str, UnschedulablePod] = {}
+        self._pods = pods
         self._groups: dict[Shape, ShapeGroup] = {}
         self._group_keys: dict[str, tuple[Shape, GroupKey]] = {}
         self._numbers = NodeNumbers()
 
-    # From filter.
+    def join(self, pod: PendingPod, requested: Collection[str], known: Collection[str]) -> None:
+        """A rejected pod is to be requeued for nodes that change, but not for those left out."""
+        if pod.request is None or pod.shape is None:
+            return
+        self._trim_numbers(len(known))
+        viewpoint = replace(pod.request, uid="")
+        if is_sample_size(len(requested), len(known)):
+            rounds = n_samples(len(requested), len(known))
+            self._pods[pod.uid] = replace(self._pods[pod.uid], n_samples=rounds)
+            self._join(pod.uid, pod.shape, viewpoint, 0).has_unseen_nodes = True
+            self._groups[pod.shape].next_s = pod.seen_s
+        else:
+            names = set(requested)
+            left_out = self._numbers.mask(name for name in known if name not in names)
+            self._join(pod.uid, pod.shape, viewpoint, left_out)
 
-    def add(
-        self,
-        pod: UnschedulablePod,
-        *,
-        requested: Collection[str] | None = None,
-        known: Collection[str] = (),
-    ) -> None:
-        """A pod was rejected, maybe not for the first time.
-
-        `requested` are the nodes of the filter request, `known` all that there are: a node
-        that is added later may take the pod as well. None: no node that changes may help it.
-        """
-        before = self._pods.pop(pod.uid, None)
-        if before is not None:
-            self._leave(pod.uid)
-            pod = replace(
-                pod,
-                since_s=before.since_s,
-                n_requeues=before.n_requeues,
-                requeued_s=before.requeued_s,
-                requeued_for=before.requeued_for,
-            )
-        self._pods[pod.uid] = pod
-        if requested is not None and pod.request is not None and pod.shape is not None:
-            self._trim_numbers(len(known))
-            viewpoint = replace(pod.request, uid="")
-            if is_sample_size(len(requested), len(known)):
-                rounds = n_samples(len(requested), len(known))
-                self._pods[pod.uid] = replace(pod, n_samples=rounds)
-                self._join(pod.uid, pod.shape, viewpoint, 0).has_unseen_nodes = True
-                self._groups[pod.shape].next_s = pod.seen_s
-            else:
-                names = set(requested)
-                left_out = self._numbers.mask(name for name in known if name not in names)
-                self._join(pod.uid, pod.shape, viewpoint, left_out)
-        if len(self._pods) > self._max_pods:
-            self.forget(next(iter(self._pods)))
-
-    def forget(self, uid: str) -> UnschedulablePod | None:
-        """The pod was accepted, is bound, or is gone; returns how it waited, if it did."""
-        pod = self._pods.pop(uid, None)
-        if pod is not None:
-            self._leave(uid)
-        return pod
-
-    # From the cluster.
+    def leave(self, uid: str) -> None:
+        """A pod is not to be requeued any more."""
+        home = self._group_keys.pop(uid, None)
+        if home is None:
+            return
+        shape, key = home
+        group = self._groups[shape]
+        uids = group.candidate_groups[key].uids
+        del uids[uid]
+        if not uids:
+            del group.candidate_groups[key]
+        if not group.candidate_groups:
+            del self._groups[shape]
 
     def change(self, nodes: Iterable[str], cluster: LiveCluster, now_s: float) -> None:
         """These nodes may take more than before: devices came free, or they are new or changed."""
@@ -172,39 +143,12 @@ class UnschedulablePool:
         Of one shape only as many as fit on the candidate nodes: where devices for
         one pod came free, requeuing all would only have the scheduler reject the others again.
         """
-        self._drop_old(now_s)
         look = _Look(SnapshotCache(cluster), now_s)
         groups = [group for group in self._groups.values() if group.next_s <= now_s]
         # What is beyond the budget is looked at the next time: the first in order come first.
         groups.sort(key=self._first_of)
         requeued = [pod for group in groups for pod in self._due_of(group, look)]
         return tuple(map(self._requeue, sorted(requeued, key=order_of)[:MAX_REQUEUES]))
-
-    # Reading.
-
-    @property
-    def n_pods(self) -> int:
-        """Number of pods in the pool."""
-        return len(self._pods)
-
-    def pod(self, uid: str) -> UnschedulablePod | None:
-        """A pod of the pool, or None."""
-        return self._pods.get(uid)
-
-    def pods(self) -> Sequence[UnschedulablePod]:
-        """All pods of the pool. O(pods)."""
-        return tuple(self._pods.values())
-
-    def counts(self) -> Mapping[Reason, int]:
-        """Number of pods in the pool by the reason of their last rejection."""
-        return Counter(pod.reason for pod in self._pods.values())
-
-    def first_rejected_s(self) -> Mapping[Reason, float]:
-        """When the pod that waits longest was first rejected, by the reason of its last."""
-        first: dict[Reason, float] = {}
-        for pod in self._pods.values():
-            first[pod.reason] = min(pod.since_s, first.get(pod.reason, math.inf))
-        return first
 
     def _fitting(
         self,
@@ -250,11 +194,11 @@ class UnschedulablePool:
         uids = (uid for pods in group.candidate_groups.values() for uid in pods.uids)
         return min(order_of(self._pods[uid]) for uid in uids)
 
-    def _due_of(self, group: ShapeGroup, look: _Look) -> list[UnschedulablePod]:
+    def _due_of(self, group: ShapeGroup, look: _Look) -> list[PendingPod]:
         """The pods of one shape to requeue, as they are then; and when to look again."""
         now_s = look.now_s
         group.next_s = math.inf
-        due: list[tuple[UnschedulablePod, Mapping[str, int]]] = []
+        due: list[tuple[PendingPod, Mapping[str, int]]] = []
         used: Counter[str] = Counter()
         for pods in group.candidate_groups.values():
             snapshot = look.snapshots.of(pods.viewpoint)
@@ -295,14 +239,12 @@ class UnschedulablePool:
         due.sort(key=lambda one: order_of(one[0]))
         return [pod for pod, n_fitting in due if reserve_slot(used, n_fitting)]
 
-    def _requeue(self, pod: UnschedulablePod) -> Requeue:
+    def _requeue(self, pod: PendingPod) -> Requeue:
         before, self._pods[pod.uid] = self._pods[pod.uid], pod
         is_first = before.requeued_s < before.seen_s
         return Requeue(pod.namespace, pod.name, pod.uid, pod.retry if is_first else None)
 
-    def _requeued(
-        self, pod: UnschedulablePod, names: Iterable[str], now_s: float
-    ) -> UnschedulablePod:
+    def _requeued(self, pod: PendingPod, names: Iterable[str], now_s: float) -> PendingPod:
         """The pod as it is once it is requeued for these nodes."""
         reasons = self._numbers.mask(names)
         n_requeues = 1 if reasons & ~pod.requeued_for else pod.n_requeues + 1
@@ -332,7 +274,7 @@ class UnschedulablePool:
             shape, key = self._group_keys[uid]
             pods = self._groups[shape].candidate_groups[key]
             if not pods.viewpoint.uid:
-                self._leave(uid)
+                self.leave(uid)
                 viewpoint = replace(pods.viewpoint, uid=uid)
                 self._join(uid, shape, viewpoint, pods.left_out).take_over(pods)
 
@@ -344,19 +286,6 @@ class UnschedulablePool:
         self._group_keys[uid] = shape, key
         return pods
 
-    def _leave(self, uid: str) -> None:
-        home = self._group_keys.pop(uid, None)
-        if home is None:
-            return
-        shape, key = home
-        group = self._groups[shape]
-        uids = group.candidate_groups[key].uids
-        del uids[uid]
-        if not uids:
-            del group.candidate_groups[key]
-        if not group.candidate_groups:
-            del self._groups[shape]
-
     def _trim_numbers(self, n_nodes: int) -> None:
         """Renumber the nodes where many that had numbers are gone.
 
@@ -365,20 +294,13 @@ class UnschedulablePool:
         if len(self._numbers) <= 2 * n_nodes + SPARE_NUMBERS:
             return
         self._numbers = NodeNumbers()
-        self._pods = {uid: replace(pod, requeued_for=0) for uid, pod in self._pods.items()}
+        for uid, pod in self._pods.items():
+            self._pods[uid] = replace(pod, requeued_for=0)
         for shape, group in self._groups.items():
             candidate_groups, group.candidate_groups = group.candidate_groups, {}
             for pods in candidate_groups.values():
                 for uid in pods.uids:
                     self._join(uid, shape, pods.viewpoint, 0).take_over(pods)
-
-    def _drop_old(self, now_s: float) -> None:
-        """The pods are in the order of their last rejection."""
-        while self._pods:
-            pod = next(iter(self._pods.values()))
-            if now_s - pod.seen_s < KEEP_S:
-                return
-            self.forget(pod.uid)
 
 
 class _Look:

@@ -1,4 +1,4 @@
-"""Unschedulable pods: which is requeued, when, and who is left alone."""
+"""Pods without a node: what they requested, which is requeued and when, who is left alone."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from extender.embedded import lay_out
+from extender.pending import PendingPod, PendingPods, requeues
+from extender.pending.pending_pod import LAST_PAUSE_S
+from extender.pending.pending_pods import KEEP_S
+from extender.pending.pod_groups import MAX_CANDIDATES
+from extender.pending.requeues import MAX_REQUEUES, SPARE_NUMBERS
 from extender.placement import Rank, Rater, RatingBudget, Refusal
 from extender.protocol import PodRequest, Reason, messages, parse_pod
 from extender.state import DeviceState
-from extender.unschedulable import UnschedulablePod, UnschedulablePool, pool
-from extender.unschedulable.pod_groups import LAST_PAUSE_S, MAX_CANDIDATES
-from extender.unschedulable.pool import KEEP_S, MAX_REQUEUES, SPARE_NUMBERS
 from tests.unit.extender.engines import described, spec
 from tests.unit.extender.pods import GPU, pod
 
@@ -91,14 +93,14 @@ class Scene:
         full = made.snapshot.with_free(dict.fromkeys(NODES, 0), 1)
         self.cluster: Any = ClaimedCluster(full)
         self.rater = NotingRater()
-        self.pool = UnschedulablePool(self.rater, wake_after_s=AFTER_S, max_pods=max_pods)
+        self.pods = PendingPods(self.rater, wake_after_s=AFTER_S, max_pods=max_pods)
 
     def add(
         self, n_gpus: int, uid: str, now_s: float, requested: Sequence[str] = NODES, **more: Any
     ) -> None:
         """Filter rejected the pod."""
         wish = request(n_gpus, uid, **more)
-        rejected = UnschedulablePod(
+        rejected = PendingPod(
             uid=uid,
             namespace="default",
             name=f"pod-{uid}",
@@ -108,17 +110,17 @@ class Scene:
             request=wish,
         )
         known = self.cluster.snapshot.positions
-        self.pool.add(rejected, requested=requested, known=known)
+        self.pods.reject(rejected, requested=requested, known=known)
 
     def claim(self, node: str, uid: str, priority: int, mask: int, now_s: float) -> None:
         """Devices come free that a nomination waits for."""
         self.cluster.claims += ((node, uid, priority, mask),)
-        self.pool.change([node], self.cluster, now_s)
+        self.pods.change([node], self.cluster, now_s)
 
     def free(self, node: str, mask: int, now_s: float) -> None:
         """Devices of a node come free, or are taken."""
         self.cluster.snapshot = self.cluster.snapshot.with_free({node: mask}, 2)
-        self.pool.change([node], self.cluster, now_s)
+        self.pods.change([node], self.cluster, now_s)
 
     def take(self, node: str) -> None:
         """Another pod has the node now; nothing came free by that."""
@@ -126,7 +128,7 @@ class Scene:
 
     def due(self, now_s: float) -> list[str]:
         """Who is requeued."""
-        return [requeue.uid for requeue in self.pool.due(self.cluster, now_s)]
+        return [requeue.uid for requeue in self.pods.due(self.cluster, now_s)]
 
 
 @pytest.fixture
@@ -141,7 +143,7 @@ def test_a_pod_that_fits_again_and_was_not_tried_is_requeued(scene):
     """The scheduler consumed the event before we saw it, and would leave the pod for minutes."""
     scene.free(FIRST, 0b11, 11.0)
     assert scene.due(11.4) == []
-    (requeue,) = scene.pool.due(scene.cluster, 11.5)
+    (requeue,) = scene.pods.due(scene.cluster, 11.5)
     assert (requeue.namespace, requeue.name, requeue.uid) == ("default", "pod-u1", "u1")
 
 
@@ -154,7 +156,7 @@ def test_a_pod_that_still_does_not_fit_is_left_alone(scene):
 @pytest.mark.parametrize(
     "happen",
     [
-        pytest.param(lambda scene: scene.pool.forget("u1"), id="accepted, bound or gone"),
+        pytest.param(lambda scene: scene.pods.forget("u1"), id="accepted, bound or gone"),
         pytest.param(lambda scene: scene.add(2, "u1", 11.2), id="tried and rejected again"),
         pytest.param(lambda scene: scene.take(FIRST), id="another pod was faster"),
     ],
@@ -192,7 +194,7 @@ def test_a_pod_that_goes_on_being_rejected_is_requeued_less_and_less(scene):
 
 def test_a_change_of_more_states_than_can_be_rated_is_looked_at_later(scene, monkeypatch):
     """Thousands of shapes may wait; the node that a pod's selectors exclude stays excluded."""
-    monkeypatch.setattr(pool, "MAX_WORK", 0)
+    monkeypatch.setattr(requeues, "MAX_WORK", 0)
     scene.add(2, "u2", 10.0, requested=NODES[1:])
     scene.free(FIRST, 0b11, 11.0)
     assert scene.rater.n_deferred == 1
@@ -204,7 +206,7 @@ def test_a_candidate_that_is_not_rated_in_time_is_looked_at_again(scene, monkeyp
     """It was rated when it came free, and has changed since."""
     scene.free(FIRST, 0b11, 11.0)
     scene.cluster.snapshot = scene.cluster.snapshot.with_free({FIRST: 0b111}, 3)
-    monkeypatch.setattr(pool, "MAX_WORK", 0)
+    monkeypatch.setattr(requeues, "MAX_WORK", 0)
     assert scene.due(11.6) == []
     scene.rater.rate_deferred(1)
     assert scene.due(11.7) == ["u1"]
@@ -215,7 +217,7 @@ def test_the_highest_priority_is_looked_at_first(scene, monkeypatch):
     scene.add(1, "important", 10.0, priority=7)
     scene.free(FIRST, 0b11, 11.0)
     scene.cluster.snapshot = scene.cluster.snapshot.with_free({FIRST: 0b111}, 3)
-    monkeypatch.setattr(pool, "MAX_WORK", 1)
+    monkeypatch.setattr(requeues, "MAX_WORK", 1)
     assert scene.due(11.6) == ["important"]
     assert scene.due(11.7) == ["u1"]
 
@@ -236,11 +238,11 @@ def test_a_requeue_has_what_the_pod_showed_when_it_was_rejected(scene):
     scene.free(FIRST, 0b11, 11.0)
     retries = []
     for now_s in (11.5, 12.5, 14.5):
-        retries += [requeue.retry for requeue in scene.pool.due(scene.cluster, now_s)]
+        retries += [requeue.retry for requeue in scene.pods.due(scene.cluster, now_s)]
     assert retries == ["earlier", None, None]
     scene.add(2, "u1", 20.0, retry="ours")
     scene.free(FIRST, 0b11, 21.0)
-    assert [requeue.retry for requeue in scene.pool.due(scene.cluster, 60.0)] == ["ours"]
+    assert [requeue.retry for requeue in scene.pods.due(scene.cluster, 60.0)] == ["ours"]
 
 
 def test_changes_that_keep_coming_do_not_put_a_requeue_off(scene):
@@ -297,22 +299,22 @@ def test_a_pod_that_changed_its_request_is_rated_again(scene):
 
 def test_a_pod_that_cannot_be_meant_is_kept_and_never_requeued(scene):
     """Only its owner can help it."""
-    bad = UnschedulablePod("u9", "default", "pod-u9", Reason.INVALID_REQUEST, 10.0, 10.0, None)
-    scene.pool.add(bad)
-    scene.pool.forget("u1")
+    bad = PendingPod("u9", "default", "pod-u9", Reason.INVALID_REQUEST, 10.0, 10.0, None)
+    scene.pods.reject(bad)
+    scene.pods.forget("u1")
     scene.free(FIRST, 0xFF, 11.0)
     assert scene.due(60.0) == []
-    assert scene.pool.counts() == {Reason.INVALID_REQUEST: 1}
-    scene.pool.forget("u9")
-    assert scene.pool.n_pods == 0
+    assert scene.pods.counts() == {Reason.INVALID_REQUEST: 1}
+    scene.pods.forget("u9")
+    assert scene.pods.n_rejected == 0
 
 
 def test_pods_are_counted_by_reason(scene):
     """What only Coterie rejects is what an autoscaler does not see."""
     scene.add(2, "u2", 11.0)
-    assert scene.pool.n_pods == 2
-    assert scene.pool.counts() == {Reason.NOT_ENOUGH_FREE: 2}
-    found = scene.pool.pod("u1")
+    assert scene.pods.n_rejected == 2
+    assert scene.pods.counts() == {Reason.NOT_ENOUGH_FREE: 2}
+    found = scene.pods.rejected("u1")
     assert found is not None
     assert (found.reason, found.since_s) == (Reason.NOT_ENOUGH_FREE, 10.0)
 
@@ -320,7 +322,7 @@ def test_pods_are_counted_by_reason(scene):
 def test_the_first_rejection_is_remembered(scene):
     """Operators read since when a pod is pending."""
     scene.add(2, "u1", 30.0)
-    found = scene.pool.pod("u1")
+    found = scene.pods.rejected("u1")
     assert found is not None
     assert (found.since_s, found.seen_s) == (10.0, 30.0)
 
@@ -329,10 +331,10 @@ def test_pods_that_are_no_longer_filtered_are_dropped(scene):
     """A pending pod's deletion is not watched."""
     scene.add(2, "u2", 100.0)
     scene.due(10.0 + KEEP_S)
-    assert scene.pool.pod("u1") is None
-    assert scene.pool.n_pods == 1
+    assert scene.pods.rejected("u1") is None
+    assert scene.pods.n_rejected == 1
     scene.due(100.0 + KEEP_S)
-    assert scene.pool.n_pods == 0
+    assert scene.pods.n_rejected == 0
 
 
 def test_only_so_many_pods_are_kept():
@@ -340,16 +342,16 @@ def test_only_so_many_pods_are_kept():
     scene = Scene(max_pods=2)
     for i, uid in enumerate(("u1", "u2", "u1", "u3")):
         scene.add(2, uid, float(i))
-    assert scene.pool.pod("u2") is None
-    assert scene.pool.n_pods == 2
+    assert scene.pods.rejected("u2") is None
+    assert scene.pods.n_rejected == 2
 
 
 def test_only_so_many_nodes_are_kept_in_question(scene):
     """One that fits is reason enough; a whole cluster that comes up must not slow each call."""
     for node in NODES:
         scene.cluster.snapshot = scene.cluster.snapshot.with_free({node: 0b11}, 2)
-    scene.pool.change([*NODES, "ghost"], scene.cluster, 11.0)
-    scene.pool.change(NODES[:3], scene.cluster, 11.1)
+    scene.pods.change([*NODES, "ghost"], scene.cluster, 11.0)
+    scene.pods.change(NODES[:3], scene.cluster, 11.1)
     scene.rater.rated.clear()
     assert scene.due(11.6) == ["u1"]
     assert scene.rater.rated == [*NODES[3 - MAX_CANDIDATES :], *NODES[:3]]
@@ -368,11 +370,11 @@ def test_a_pod_may_have_what_it_claims_itself(scene):
     """A preemptor was rejected from a state in which its victims were still there."""
     scene.add(2, "u2", 10.0, priority=100)
     scene.claim(FIRST, "u1", 0, 0b11, 11.0)
-    scene.pool.forget("u2")
+    scene.pods.forget("u2")
     assert scene.due(11.5) == ["u1"]
     scene.add(2, "u1", 12.0)
     scene.cluster.claims = ()
-    scene.pool.change([FIRST], scene.cluster, 13.0)
+    scene.pods.change([FIRST], scene.cluster, 13.0)
     assert scene.due(60.0) == []
 
 
@@ -408,9 +410,9 @@ def test_a_node_that_comes_later_is_considered_for_every_pod(scene):
     """No filter call could name it."""
     known = dict.fromkeys(NODES[1:])
     wish = request(2, "u2")
-    late = UnschedulablePod("u2", "ns", "p", Reason.NOT_ENOUGH_FREE, 10.0, 10.0, wish)
-    scene.pool.add(late, requested=NODES[1:2], known=known)
-    scene.pool.forget("u1")
+    late = PendingPod("u2", "ns", "p", Reason.NOT_ENOUGH_FREE, 10.0, 10.0, wish)
+    scene.pods.reject(late, requested=NODES[1:2], known=known)
+    scene.pods.forget("u1")
     scene.free(NODES[2], 0b11, 11.0)
     assert scene.due(11.5) == []
     scene.free(FIRST, 0b11, 12.0)
@@ -425,14 +427,14 @@ def test_intervals_begin_again_with_a_node_for_which_a_pod_was_never_requeued(sc
         scene.free(FIRST, 0b11, now_s + 1)
         assert scene.due(now_s + 1.5) == ["u1"]
         scene.take(FIRST)
-    assert scene.pool.pod("u1").n_requeues == 8
+    assert scene.pods.rejected("u1").n_requeues == 8
     scene.add(2, "u1", 8002.0)
     scene.free(FIRST, 0b11, 8003.0)
     assert scene.due(8060.0) == []
     scene.take(FIRST)
     scene.free(NODES[1], 0b11, 8061.0)
     assert scene.due(8061.5) == ["u1"]
-    assert scene.pool.pod("u1").n_requeues == 1
+    assert scene.pods.rejected("u1").n_requeues == 1
 
 
 def test_nodes_that_come_and_go_do_not_fill_the_memory(scene):
@@ -443,8 +445,8 @@ def test_nodes_that_come_and_go_do_not_fill_the_memory(scene):
     wish = request(2, "u3")
     for i in range(3):
         gone = [f"gone-{i}-{j}" for j in range(SPARE_NUMBERS)]
-        pod = UnschedulablePod("u3", "ns", "p", Reason.NOT_ENOUGH_FREE, 10.0, 10.0, wish)
-        scene.pool.add(pod, requested=(), known=gone)
+        pod = PendingPod("u3", "ns", "p", Reason.NOT_ENOUGH_FREE, 10.0, 10.0, wish)
+        scene.pods.reject(pod, requested=(), known=gone)
     scene.free(NODES[2], 0b1111, 11.0)
     assert scene.due(11.5) == ["u1", "u3"]
 
@@ -468,3 +470,26 @@ def test_five_hundred_pods_of_few_shapes_cost_one_rating_for_each_shape():
     scene.free(FIRST, 0b1, 12.0)
     scene.due(12.5)
     assert len(scene.rater.rated) == 3
+
+
+def test_only_so_many_accepted_pods_are_remembered():
+    """Pods that are filtered and never bound must not fill the memory."""
+    pods = PendingPods(Rater(), wake_after_s=AFTER_S, max_accepted=2)
+    wishes = {uid: request(1, uid) for uid in ("u1", "u2", "u3")}
+    for uid in ("u1", "u2", "u1", "u3"):
+        pods.accept(wishes[uid])
+    pods.accept(request(1, ""))
+    found = [pods.recall(uid, wish.full_name) for uid, wish in wishes.items()]
+    assert found == [wishes["u1"], None, wishes["u3"]]
+
+
+def test_a_pod_is_recalled_by_its_uid_and_name(scene):
+    """A uid alone may be another pod's, by fault or on purpose. A rejected one is, too."""
+    wish = request(2, "u1")
+    assert scene.pods.recall("u1", "default/other") is None
+    assert scene.pods.recall("u1", wish.full_name) == wish
+    scene.pods.end_wait("u1")
+    assert scene.pods.n_rejected == 0
+    assert scene.pods.recall("u1", wish.full_name) == wish
+    scene.pods.forget("u1")
+    assert scene.pods.recall("u1", wish.full_name) is None

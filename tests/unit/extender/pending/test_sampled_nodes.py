@@ -18,10 +18,10 @@ from extender.engine.events import (
     RequeueDue,
     VerbCalled,
 )
+from extender.pending import requeues
+from extender.pending.requeues import MAX_LOOK_WORK
+from extender.pending.sampling import is_sample_size, n_samples
 from extender.protocol import Outcome, Verb
-from extender.unschedulable import pool
-from extender.unschedulable.pool import MAX_LOOK_WORK
-from extender.unschedulable.sampling import is_sample_size, n_samples
 from tests.unit.extender.engines import RULES
 from tests.unit.extender.feeds import content, facts, ids, live, node, plan_of
 from tests.unit.extender.pods import args
@@ -111,7 +111,7 @@ def test_other_pods_of_the_shape_are_not_requeued_for_nodes_that_rejected_them(s
 
 def test_the_nodes_left_out_are_looked_at_though_numbers_are_given_out_again(scene, monkeypatch):
     """Renumbering the nodes puts every pod into a new group."""
-    monkeypatch.setattr(pool, "SPARE_NUMBERS", -2 * N_NODES - 1)
+    monkeypatch.setattr(requeues, "SPARE_NUMBERS", -2 * N_NODES - 1)
     scene.reject(NAMES[:N_SAMPLED], 101.0)
     scene.reject(NAMES[:-1], 101.0, "picky")
     assert scene.requeued(101.1) + scene.requeued(101.7) == ["p"]
