@@ -11,6 +11,7 @@ from extender.groups import GroupFigures
 from extender.state import ManagerBody
 
 __all__ = [
+    "BlockedOffer",
     "BoundState",
     "ChangeOffer",
     "ContainerSet",
@@ -23,7 +24,6 @@ __all__ = [
     "OfferFigures",
     "RatedNode",
     "ReasonGroup",
-    "ReliefOffer",
     "RequestSummary",
     "SecondNode",
     "SecondSet",
@@ -141,7 +141,7 @@ class SummaryOffer(OfferFigures):
     node: str
 
 
-class ReliefOffer(SummaryOffer):
+class BlockedOffer(SummaryOffer):
     """What the pod would get once these pods (`namespace/name`) have ended."""
 
     when_ended: list[str]
@@ -160,7 +160,7 @@ class ReasonGroup(TypedDict):
     lacks: str | None
     sentence: str
     n: int
-    nearest: ReliefOffer | None
+    nearest: BlockedOffer | None
 
 
 class ChangeOffer(SummaryOffer):

@@ -12,19 +12,19 @@ from topology.select import Criterion, Selected, find_runner_up, select_set
 from topology.value import Limit, gpus_of
 
 if TYPE_CHECKING:
+    from extender.engine.blocking_pods import BlockingPods
     from extender.engine.explanation import (
+        BlockedOffer,
         ContainerSet,
         OfferFigures,
-        ReliefOffer,
         SecondSet,
         SharedUplink,
     )
-    from extender.engine.relief import Relief
     from extender.protocol import PodRequest
     from extender.snapshot import NodeView
     from topology.select import PodFit, RunnerUp
 
-__all__ = ["containers_json", "offer_json", "other_set", "relief_json", "set_json"]
+__all__ = ["blocked_offer_json", "containers_json", "offer_json", "other_set", "set_json"]
 
 _LOST: dict[Criterion, str] = {
     Criterion.AFFINITY: "it misses the affinity",
@@ -56,13 +56,13 @@ _BETTER: dict[Criterion, str] = _LOST | {
 """Of a set that would be chosen before the one that the pod has."""
 
 
-def relief_json(relief: Relief) -> ReliefOffer:
+def blocked_offer_json(blocking: BlockingPods) -> BlockedOffer:
     """The node with what it would offer, and the pods whose end makes room there."""
     return {
-        "node": relief.view.name,
-        "when_ended": list(relief.pods),
-        "gpus_freed": relief.n_gpus,
-        **offer_json(relief.view, relief.fit),
+        "node": blocking.view.name,
+        "when_ended": list(blocking.pods),
+        "gpus_freed": blocking.n_gpus,
+        **offer_json(blocking.view, blocking.fit),
     }
 
 

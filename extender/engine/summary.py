@@ -1,9 +1,9 @@
 """What an explanation comes down to: how many nodes fit, why the others do not, what would help.
 
 For a pod that fits nowhere: the reasons with the number of their nodes, the pods whose end would
-make room (`extender.engine.relief`), and the least change of its own annotations with which it
-would fit now. For one that fits: the node that comes second, the set that comes second on the first
-node, and what decided. It shows what the verbs' own ratings say, and changes nothing.
+make room (`extender.engine.blocking_pods`), and the least change of its own annotations with which
+it would fit now. For one that fits: the node that comes second, the set that comes second on the
+first node, and what decided. It shows what the verbs' own ratings say, and changes nothing.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from extender.engine.offers import containers_json, offer_json, other_set, relief_json
-from extender.engine.relief import find_relief
+from extender.engine.blocking_pods import find_blocking_pods
+from extender.engine.offers import blocked_offer_json, containers_json, offer_json, other_set
 from extender.placement import Rank, Refusal
 from extender.protocol import MAY_PASS
 from topology.annotations import Affinity, NicRule, Strength, pod_keys
@@ -61,8 +61,8 @@ def summarize(
     """The summary of a pod with GPUs.
 
     `overlay` gives a view's node, its pods by name. Complexity: at most
-    `extender.engine.relief.MAX_TRIES` selections for each reason, and one rating per state and
-    change that is tried.
+    `extender.engine.blocking_pods.MAX_TRIES` selections for each reason, and one rating per state
+    and change that is tried.
     """
     ranks = {state: one for state, one in rated.by_state.items() if isinstance(one, Rank)}
     fitting = [view for view in rated.views if view.state in ranks]
@@ -96,7 +96,7 @@ def _group(
     overlay: Callable[[NodeView], Overlay],
     rater: Rater,
 ) -> ReasonGroup:
-    relief = find_relief(request, views, overlay, rater) if reason in MAY_PASS else None
+    blocking = find_blocking_pods(request, views, overlay, rater) if reason in MAY_PASS else None
     machines = sorted({view.node_class.name for view in views})
     named = ", ".join(machines[:SHOWN_MACHINES])
     more = len(machines) - SHOWN_MACHINES
@@ -107,7 +107,7 @@ def _group(
         "lacks": reason.lacks(request),
         "sentence": f"{reason.value} ({named}{f' and {more} more' if more > 0 else ''})",
         "n": len(views),
-        "nearest": None if relief is None else relief_json(relief),
+        "nearest": None if blocking is None else blocked_offer_json(blocking),
     }
 
 

@@ -15,7 +15,7 @@ from typing import Generic, Literal, TypeAlias, TypeVar
 from pydantic import with_config
 from typing_extensions import TypedDict  # typing's own lacks what pydantic needs before 3.12
 
-from extender.engine.explanation import ReliefOffer
+from extender.engine.explanation import BlockedOffer
 from extender.state import ManagerBody
 
 __all__ = [
@@ -257,7 +257,7 @@ class ContainerBody(SetBody):
     name: str
 
 
-PlacedState: TypeAlias = AssignedState | Literal["unlocated"]
+PlacedState: TypeAlias = AssignedState | Literal["devices_unknown"]
 
 
 @with_config(defer_build=True)
@@ -265,7 +265,7 @@ class PlacedPodBody(SetBody):
     """A placed pod; its figures are those of its slowest container.
 
     `group` is the name of its group, null where its plan names none. `as_planned` is null where
-    nothing was planned or it is not known what the pod has (`unlocated`).
+    nothing was planned or it is not known what the pod has (`devices_unknown`).
     """
 
     namespace: str
@@ -337,7 +337,7 @@ class WouldFitBody(TypedDict):
     something else, where no three pods of a node suffice, and beyond 8 shapes of pods of a page.
     """
 
-    would_fit: ReliefOffer | None
+    would_fit: BlockedOffer | None
 
 
 class PendingPod(WaitingBody, WouldFitBody):

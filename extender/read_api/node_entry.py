@@ -203,7 +203,7 @@ class _Part:
     @property
     def machine(self) -> MachineType | None:
         """The machine type; None where devices are known by count alone."""
-        return None if self.account.unlocated else self.served.machine
+        return None if self.account.devices_unknown else self.served.machine
 
     @property
     def key(self) -> TallyKey:
@@ -248,12 +248,12 @@ def _find_placed(pod: PodRecord, parts: Sequence[_Part]) -> _Placed | None:
         assigned = account.assignments.get(uid)
         if assigned is not None and assigned.state is AssignmentState.CLAIMED:
             continue
-        if uid in account.unlocated:
-            return _Placed(pod, part, "unlocated", 0, ())
+        if uid in account.devices_unknown:
+            return _Placed(pod, part, "devices_unknown", 0, ())
         if assigned is not None:
             containers = _containers(pod, part)
             return _Placed(pod, part, STATES[assigned.state], assigned.mask, containers)
-        if uid in account.contested or uid in account.lost:
+        if uid in account.contested or uid in account.removed:
             return _Placed(pod, part, STATES[AssignmentState.BOUND], 0, ())
     return None
 
@@ -320,7 +320,7 @@ def _pod(placed: _Placed, figures: SetFigures) -> PlacedPodBody:
     own_ids = [ids[i] for i in gpus]
     plan = pod.node_plan
     planned_ids = [] if plan is None else list(plan.ids)
-    is_known = placed.state != "unlocated"
+    is_known = placed.state != "devices_unknown"
     return {
         "namespace": pod.namespace,
         "name": pod.name,

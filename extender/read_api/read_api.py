@@ -295,10 +295,9 @@ class ReadApi:
         """The pods that wait, by name."""
         page, last, n_remaining = _cut(pending.keys, limit, after)
         pods = [pending.pods[key] for key in page]
-        reliefs = await self._would_fit.of(cluster, [pod for pod, _ in pods])
+        would_fit = await self._would_fit.of(cluster, [pod for pod, _ in pods])
         items = [
-            merged(text, relief)
-            async for (_, text), relief in paced(zip(pods, reliefs, strict=True))
+            merged(text, fits) async for (_, text), fits in paced(zip(pods, would_fit, strict=True))
         ]
         return ItemsPage(cluster.generation, items, last, n_remaining)
 

@@ -2,7 +2,8 @@
 
 Pods of one shape, priority and node affinity share an answer, which is kept until a node or a pod
 changes. Within one page only the first `MAX_SHAPES` of them are looked at, so that equal pages of
-one state are equal. It walks in turns with pauses, and ends nothing (`extender.engine.relief`).
+one state are equal. It walks in turns with pauses, and ends nothing
+(`extender.engine.blocking_pods`).
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ import asyncio
 from typing import TYPE_CHECKING, TypeAlias
 
 from extender.allowed_nodes import AllowedNodes
-from extender.engine.offers import relief_json
-from extender.engine.relief import relief_turns
+from extender.engine.blocking_pods import blocking_turns
+from extender.engine.offers import blocked_offer_json
 from extender.placement import Rank, Rater, Refusal
 from extender.protocol import MAY_PASS, PodRequest
 from extender.read_api.bodies import WouldFitBody
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from extender.engine import Engine
-    from extender.engine.relief import Relief
+    from extender.engine.blocking_pods import BlockingPods
     from extender.pending import PendingPod
     from extender.protocol import Reason, Shape
     from extender.read_api.cluster_table import Cluster
@@ -55,7 +56,7 @@ class WouldFit:
         self._kept: dict[Key, bytes] = {}
 
     async def of(self, cluster: Cluster, pods: Sequence[PendingPod]) -> Sequence[bytes]:
-        """The JSON for each of a page's pods: the least relief, or null.
+        """The JSON for each of a page's pods: the fewest pods whose end makes room, or null.
 
         Null where a node fits now, where none was found within the bounds, where the request is
         invalid, and beyond `MAX_SHAPES`.
@@ -113,17 +114,17 @@ class WouldFit:
         def overlay(view: NodeView) -> Overlay:
             return cluster.moment.overlay(view).named(self._engine.cluster.pods.name_of)
 
-        reliefs = [
-            relief
+        found = [
+            blocking
             for of_reason in groups.values()
-            if (relief := await drive(relief_turns(request, of_reason, overlay, self._rater)))
+            if (blocking := await drive(blocking_turns(request, of_reason, overlay, self._rater)))
         ]
-        least = _least(reliefs)
+        least = _least(found)
         if least is None:
             return _NONE
-        return _encode({"would_fit": relief_json(least)})
+        return _encode({"would_fit": blocked_offer_json(least)})
 
 
-def _least(reliefs: Iterable[Relief]) -> Relief | None:
+def _least(found: Iterable[BlockingPods]) -> BlockingPods | None:
     """That of the fewest pods, then GPUs, then the node that comes first by name."""
-    return min(reliefs, key=lambda one: (len(one.pods), one.n_gpus, one.view.name), default=None)
+    return min(found, key=lambda one: (len(one.pods), one.n_gpus, one.view.name), default=None)

@@ -15,12 +15,12 @@ The rules, each before the next:
    or not, also by pods that no watch has shown.
 2. A plan has its devices, bound or in flight, where no pod holds them. Of two plans that name one
    device the pod seen first has it; the other one is *contested* and keeps the rest.
-3. A pod whose devices are not known is *unlocated*: it has as many as it requests, any that are
+3. A pod may have *devices unknown*: it has as many as it requests, any that are
    free; where they run out, none. A resource with such a pod is count-only: the kubelet gave the
    pod devices, and it is not known which. Not so a pod without a plan of which the node's report
    shows that it runs without devices: what it has is in that report too, mostly nothing. Nor are
-   devices unlocated that a plan or the node's report names and the node's topology does not: they
-   were the node's when they were named, so they are *lost*, and no pod can have them.
+   devices unknown that a plan or the node's report names and the node's topology does not: they
+   were the node's when they were named, so they are *removed*, and no pod can have them.
 4. A nomination claims, of what is then free and healthy, the set that the core would choose: the
    highest priority first, then the pod seen first. Where there is none, the set is chosen with what
    pods under deletion still have, and the free part of it is claimed: victims end one by one, and
@@ -92,19 +92,19 @@ class Account:
 
     `assignments` by owner: a pod's uid, or uid@node for a hold of a pod that is not on this node as
     far as the API server shows. `unhealthy` are the devices that the node reports as such, `free`
-    the healthy ones without an owner. `unlocated` counts, by uid, the devices that are not known by
-    name (0: nor is their number); it is empty where devices may be planned. `contested` are the
-    devices of a pod's plan that others have. `lost` are, by uid, ids of devices that the node no
-    longer has. `given` is, by uid, what each container of a planned pod got, where that is not as
-    planned.
+    the healthy ones without an owner. `devices_unknown` counts, by uid, the devices that are not
+    known by name (0: nor is their number); it is empty where devices may be planned. `contested`
+    are the devices of a pod's plan that others have. `removed` are, by uid, ids of devices that the
+    node no longer has. `given` is, by uid, what each container of a planned pod got, where that is
+    not as planned.
     """
 
     assignments: dict[str, Assignment] = field(default_factory=dict[str, Assignment])
     unhealthy: int = 0
     free: int = 0
-    unlocated: dict[str, int] = field(default_factory=dict[str, int])
+    devices_unknown: dict[str, int] = field(default_factory=dict[str, int])
     contested: dict[str, int] = field(default_factory=dict[str, int])
-    lost: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    removed: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     given: dict[str, tuple[ContainerPlan, ...]] = field(
         default_factory=dict[str, tuple[ContainerPlan, ...]]
     )
@@ -165,7 +165,7 @@ def make_account(
         _devices_of(served, pod, reported.pop(pod.uid, ()), is_lacking=pod.uid in lacking)
         for pod in sorted(pods, key=_NUMBER)
     ]
-    account = Account({}, served.unhealthy, unlocated={}, contested={}, lost={}, given={})
+    account = Account({}, served.unhealthy, devices_unknown={}, contested={}, removed={}, given={})
     taken = _hold(account, served, known, reported, node.name)
     taken = _plan(account, known, taken)
     account.free = (1 << len(served.ids)) - 1 & ~taken & ~served.unhealthy
@@ -202,16 +202,16 @@ _Named: TypeAlias = "ContainerDevices | DeviceHold"
 class _PodDevices:
     """What one pod has by its own facts. Masks `held` and `planned` are disjoint.
 
-    `n_missing` devices are not known by name; `is_opaque`: nor is their number. `lost` are ids that
-    the node no longer has.
+    `n_missing` devices are not known by name; `is_request_unknown`: nor is their number. `removed`
+    are ids that the node no longer has.
     """
 
     pod: PodRecord
     held: int
     planned: int
     n_missing: int
-    is_opaque: bool = False
-    lost: tuple[str, ...] = ()
+    is_request_unknown: bool = False
+    removed: tuple[str, ...] = ()
     given: tuple[ContainerPlan, ...] = ()
 
     @property
@@ -235,31 +235,33 @@ def _devices_of(
         by_report = _by_container(served, reported)
         real |= by_report
         reported_ids = [one for ids in by_report.values() for one in ids]
-    is_opaque = body is not None and body.is_opaque
+    is_request_unknown = body is not None and body.is_request_unknown
     if plan is not None and not real:
         planned = mask_of(plan.ids, served.positions)
         n_unknown = len(plan.ids) - planned.bit_count()
-        lost = _lost(served, plan.ids) if n_unknown else ()
-        return _PodDevices(pod, 0, planned, n_unknown - len(lost), lost=lost)
+        removed = _removed(served, plan.ids) if n_unknown else ()
+        return _PodDevices(pod, 0, planned, n_unknown - len(removed), removed=removed)
     real_ids = {one for ids in real.values() for one in ids}
     held = mask_of(real_ids, served.positions)
     if plan is None:
-        lost = _lost(served, reported_ids)
+        removed = _removed(served, reported_ids)
         size = 0 if body is None or is_lacking else body.size(served.name)
-        n_missing = max(0, size - held.bit_count() - len(lost))
-        return _PodDevices(pod, held, 0, n_missing, is_opaque and not is_lacking, lost)
+        n_missing = max(0, size - held.bit_count() - len(removed))
+        return _PodDevices(pod, held, 0, n_missing, is_request_unknown and not is_lacking, removed)
     as_planned = {
         one for container in plan.containers if container.name not in real for one in container.ids
     }
     planned = mask_of(as_planned, served.positions) & ~held
-    lost = tuple(
-        one for one in _lost(served, (*plan.ids, *reported_ids)) if one in real_ids | as_planned
+    removed = tuple(
+        one for one in _removed(served, (*plan.ids, *reported_ids)) if one in real_ids | as_planned
     )
-    n_missing = len(real_ids | as_planned) - (held | planned).bit_count() - len(lost)
-    return _PodDevices(pod, held, planned, n_missing, lost=lost, given=_given(served, plan, real))
+    n_missing = len(real_ids | as_planned) - (held | planned).bit_count() - len(removed)
+    return _PodDevices(
+        pod, held, planned, n_missing, removed=removed, given=_given(served, plan, real)
+    )
 
 
-def _lost(served: NodeResource, ids: Iterable[str]) -> tuple[str, ...]:
+def _removed(served: NodeResource, ids: Iterable[str]) -> tuple[str, ...]:
     """Which ids the node had and no longer has, each once; none where devices have no names."""
     if served.machine is None:
         return ()
@@ -323,8 +325,8 @@ def _plan(account: Account, known: Sequence[_PodDevices], taken: int) -> int:
     for one in known:
         if one.planned:
             taken |= _assign(account, one, one.planned, taken)
-        if one.lost:
-            account.lost[one.pod.uid] = one.lost
+        if one.removed:
+            account.removed[one.pod.uid] = one.removed
         if one.given:
             account.given[one.pod.uid] = one.given
     return taken
@@ -333,8 +335,8 @@ def _plan(account: Account, known: Sequence[_PodDevices], taken: int) -> int:
 def _count(account: Account, known: Sequence[_PodDevices]) -> None:
     """Rule 3."""
     for one in known:
-        if one.n_missing or one.is_opaque:
-            account.unlocated[one.pod.uid] = one.n_missing
+        if one.n_missing or one.is_request_unknown:
+            account.devices_unknown[one.pod.uid] = one.n_missing
             mask = _lowest(account.free, one.n_missing)
             account.free &= ~mask
             _assign(account, one, mask, 0)

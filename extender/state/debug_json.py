@@ -49,9 +49,9 @@ class CountedDevices(TypedDict):
 class ResourceJson(TypedDict):
     """A resource of a node: its devices by what may be done with them, and what is wrong.
 
-    `topology` is the digest of the machine type. Pods in `unlocated` have that many devices, and
-    which ones is not known; `contested` counts devices of a pod's plan that others have;
-    `lost` are devices of pods that the node no longer has.
+    `topology` is the digest of the machine type. Pods in `devices_unknown` have that many devices,
+    and which ones is not known; `contested` counts devices of a pod's plan that others have;
+    `removed` are devices of pods that the node no longer has.
     """
 
     machine: str
@@ -63,9 +63,9 @@ class ResourceJson(TypedDict):
     held: list[OwnedDevices]
     claimed: list[OwnedDevices]
     unhealthy: dict[str, str]
-    unlocated: list[CountedDevices]
+    devices_unknown: list[CountedDevices]
     contested: list[CountedDevices]
-    lost: list[OwnedDevices]
+    removed: list[OwnedDevices]
 
 
 class NodeJson(ResourceJson):
@@ -149,11 +149,11 @@ def _resource_json(
         "held": owned(AssignmentState.HELD),
         "claimed": owned(AssignmentState.CLAIMED),
         "unhealthy": {one: why for one, why in reasons.items() if one in served.positions},
-        "unlocated": counted(account.unlocated.items()),
+        "devices_unknown": counted(account.devices_unknown.items()),
         "contested": counted((uid, mask.bit_count()) for uid, mask in account.contested.items()),
-        "lost": [
+        "removed": [
             {"pod": name_of(uid), "pod_uid": uid, "ids": list(ids)}
-            for uid, ids in account.lost.items()
+            for uid, ids in account.removed.items()
         ],
     }
 

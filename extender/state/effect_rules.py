@@ -30,17 +30,17 @@ def add_effects(pods: PodTracker, node: NodeRecord, accounts: Sequence[Account])
     given: dict[str, tuple[ContainerPlan, ...]] = {}
     is_named = has_conflict = False
     for served, account in zip(node.resources, accounts, strict=True):
-        # Where devices have no names, a reading could not name a pod's either. A pod with lost
+        # Where devices have no names, a reading could not name a pod's either. A pod with removed
         # devices is read too: the kubelet may have given it others in their place.
         if served.machine is not None:
             is_named = True
-            in_doubt.update(account.unlocated, account.lost)
+            in_doubt.update(account.devices_unknown, account.removed)
         if account.contested:
             has_conflict = True
         given |= account.given
     for pod in pods.on_node(node.name):
         is_in_doubt = pod.uid in in_doubt
-        if is_in_doubt or pod.is_unlocated or pod.was_probed:
+        if is_in_doubt or pod.has_unknown_devices or pod.was_probed:
             _probe(pods, pod, is_in_doubt=is_in_doubt)
         if has_conflict or pod.contested:
             _report_conflict(pods, node, accounts, pod)
@@ -51,7 +51,7 @@ def add_effects(pods: PodTracker, node: NodeRecord, accounts: Sequence[Account])
 
 
 def _probe(pods: PodTracker, pod: PodRecord, *, is_in_doubt: bool) -> None:
-    pod.is_unlocated = is_in_doubt
+    pod.has_unknown_devices = is_in_doubt
     if not is_in_doubt:
         pod.was_probed = False
     elif not pod.was_probed and pod.stage is PodStage.SEEN:

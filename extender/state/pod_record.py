@@ -67,14 +67,14 @@ class PodBody:
     """What a reading in full showed: the pod's node, and how many devices it requests.
 
     `devices` are those that its status names (Kubernetes 1.36, some seconds after the containers
-    started). `is_opaque`: its spec could not be read, so that it is not known what it has.
+    started). `is_request_unknown`: its spec could not be read, so that it is not known what it has.
     `node_affinity` is what it requires of its node's labels, None where that is not known.
     """
 
     node: str
     sizes: tuple[tuple[str, int], ...]
     devices: tuple[ContainerDevices, ...] = ()
-    is_opaque: bool = False
+    is_request_unknown: bool = False
     node_affinity: RequiredNodeAffinity | None = None
 
     def size(self, resource: str) -> int:
@@ -86,15 +86,15 @@ class PodRecord:
     """One pod. `number` grows with every pod met: the order in which they came.
 
     `is_unconfirmed`: its body is where a binding by count would put it, not confirmed yet.
-    `is_doubted`: its binding was accepted, but no watch has shown it in time.
-    `plan_hash` is that of the plan's text as a watch showed it, or else as the binding writes it.
-    `deadline_s` is there until a watch has shown the pod, and again once it is removed.
-    `deletion_grace_s` is that of its deletion as first seen, None before. `is_unlocated`: its
-    devices are not known by name, or the node no longer has some. `was_probed`: a reading in full
-    was requested since they were last known. `node_affinity` is None where it is not known, since
-    neither a reading in full nor a binding here showed it. `reported` is the hash of the last
-    `coterie.gpu/allocated` text, `contested` the ids of the last conflict, `missing` what it ran
-    without: none of these is reported twice.
+    `is_doubted`: its binding was accepted, but no watch has shown it in time. `plan_hash` is that
+    of the plan's text as a watch showed it, or else as the binding writes it. `deadline_s` is there
+    until a watch has shown the pod, and again once it is removed. `deletion_grace_s` is that of its
+    deletion as first seen, None before. `has_unknown_devices`: its devices are not known by name,
+    or the node no longer has some. `was_probed`: a reading in full was requested since they were
+    last known. `node_affinity` is None where it is not known, since neither a reading in full nor a
+    binding here showed it. `reported` is the hash of the last `coterie.gpu/allocated` text,
+    `contested` the ids of the last conflict, `missing` what it ran without: none of these is
+    reported twice.
     """
 
     __slots__ = (
@@ -102,9 +102,9 @@ class PodRecord:
         "contested",
         "deadline_s",
         "deletion_grace_s",
+        "has_unknown_devices",
         "is_doubted",
         "is_unconfirmed",
-        "is_unlocated",
         "missing",
         "name",
         "namespace",
@@ -132,7 +132,7 @@ class PodRecord:
         self.deletion_grace_s: int | None = None
         self.is_unconfirmed = False
         self.is_doubted = False
-        self.is_unlocated = False
+        self.has_unknown_devices = False
         self.was_probed = False
         self.reported: int | None = None
         self.contested: tuple[str, ...] = ()
@@ -197,6 +197,6 @@ def read_body(pod: PodObject, node: str, resources: Sequence[str]) -> PodBody:
         sizes = ((one, parse_pod(bare, (one,)).size_gpus) for one in resources)
         requested = tuple((resource, size) for resource, size in sizes if size)
     except (MalformedPod, WireError):
-        return PodBody(sys.intern(node), (), pod.devices, is_opaque=True)
+        return PodBody(sys.intern(node), (), pod.devices, is_request_unknown=True)
     affinity = read_node_affinity(whole.spec)
     return PodBody(sys.intern(node), requested, pod.devices, node_affinity=affinity)

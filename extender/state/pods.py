@@ -146,7 +146,7 @@ class PodTracker:
         self._see_deletion(pod, facts.deletion_grace_s)
         if pod.stage is PodStage.SEEN and pod.plan_hash == plan_hash and not is_new:
             pod.reported = pod.reported if facts.allocated is None else hash(facts.allocated)
-            if pod.is_unlocated or pod.is_unconfirmed:
+            if pod.has_unknown_devices or pod.is_unconfirmed:
                 self.probe(pod)
             return
         node, is_expected = pod.node, self._is_expected(pod, facts, plan_hash)
@@ -221,7 +221,7 @@ class PodTracker:
         known.body, known.is_unconfirmed = read_body(pod, pod.node_name, self._resources), False
         known.node_affinity = known.body.node_affinity
         # A sign of change may come before its devices are looked for: then it is read again.
-        known.is_unlocated = known.was_probed = True
+        known.has_unknown_devices = known.was_probed = True
         self._move(known, node)
 
     # Bindings.
@@ -295,7 +295,7 @@ class PodTracker:
 
     def probe(self, pod: PodRecord) -> None:
         """Request a reading in full."""
-        pod.is_unlocated = pod.was_probed = True
+        pod.has_unknown_devices = pod.was_probed = True
         self.effects[Probe(pod.namespace, pod.name, pod.uid)] = None
 
     def probe_plans_for(self, node: str) -> None:
@@ -316,7 +316,7 @@ class PodTracker:
             and pod.plan is not None
             and pod.plan_hash == plan_hash
             and pod.node in self._nodes
-            and not pod.is_unlocated
+            and not pod.has_unknown_devices
             and pod.reported is None
             and facts.allocated is None
         )

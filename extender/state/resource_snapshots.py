@@ -48,7 +48,7 @@ class NodeViews:
     ) -> NodeView:
         """One resource of a node; the same object where nothing differs."""
         label, machine, ids = served.label, served.machine, served.ids
-        if account.unlocated and machine is not None:
+        if account.devices_unknown and machine is not None:
             label, machine = BY_COUNT, None
         product = node.labels.values.get(PRODUCT, "")
         node_class = self.classes.node_class(

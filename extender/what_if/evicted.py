@@ -77,7 +77,7 @@ def _uids(account: Account) -> dict[str, None]:
     """The pods with devices there, or that should have some; each once."""
     assigned = account.assignments.items()
     uids = dict.fromkeys(uid for uid, one in assigned if one.state is not AssignmentState.CLAIMED)
-    return uids | dict.fromkeys((*account.unlocated, *account.contested, *account.lost))
+    return uids | dict.fromkeys((*account.devices_unknown, *account.contested, *account.removed))
 
 
 def _evicted(
@@ -149,4 +149,4 @@ def _n_devices(uid: str, account: Account) -> int:
     assigned = account.assignments.get(uid)
     n_assigned = 0 if assigned is None else assigned.mask.bit_count()
     n_contested = account.contested.get(uid, 0).bit_count()
-    return n_assigned + n_contested + len(account.lost.get(uid, ()))
+    return n_assigned + n_contested + len(account.removed.get(uid, ()))

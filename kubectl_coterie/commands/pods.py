@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["pod_table", "run"]
 
 _PENDING, _PLACED = "Pending", "Placed"
-_DIFFERS, _UNLOCATED = "Differs from plan", "Unlocated"
-_COLOURS = {_PENDING: "yellow", _DIFFERS: "red", _UNLOCATED: "yellow"}
+_DIFFERS, _UNKNOWN = "Differs from plan", "Devices unknown"
+_COLOURS = {_PENDING: "yellow", _DIFFERS: "red", _UNKNOWN: "yellow"}
 
 
 def run(given: Namespace) -> int:
@@ -103,7 +103,7 @@ def pod_table(style: Style, clock: Callable[[], float], *, has_namespace: bool) 
             Column("GROUP", _group, is_wide=True),
             Column("LIMITED BY", lambda pod: limit(pod.get("limited_by")) or None, is_wide=True),
             Column("REASON", _reason),
-            Column("WOULD FIT", _relief, is_wide=True),
+            Column("WOULD FIT", _would_fit, is_wide=True),
             Column("SINCE", since, key=lambda pod: pod.get("since_unix_s")),
         )
     )
@@ -112,8 +112,8 @@ def pod_table(style: Style, clock: Callable[[], float], *, has_namespace: bool) 
 def _status(pod: Json) -> str:
     if "since_unix_s" in pod:
         return _PENDING
-    if pod["state"] == "unlocated":
-        return _UNLOCATED
+    if pod["state"] == "devices_unknown":
+        return _UNKNOWN
     return _DIFFERS if pod["as_planned"] is False else _PLACED
 
 
@@ -158,7 +158,7 @@ def _reason(pod: Json) -> str | None:
     return printable(pod["reason_short"])
 
 
-def _relief(pod: Json) -> str | None:
+def _would_fit(pod: Json) -> str | None:
     """Where it would fit once a few pods have ended."""
     fit = pod.get("would_fit")
     return None if fit is None else f"{fit['node']} {when_ended(fit, pod['namespace'])}"

@@ -40,7 +40,7 @@ def placed_lines(
 def _has(bound: Json, placed: Json | None) -> Json | None:
     """What the pod has, else what was planned; None where neither is known."""
     if placed is not None:
-        return None if placed["state"] == "unlocated" else placed
+        return None if placed["state"] == "devices_unknown" else placed
     return joined(bound["containers"]) if bound["containers"] else None
 
 
@@ -62,7 +62,7 @@ def _plan(bound: Json, placed: Json | None, node_ids: Sequence[str], style: Styl
     """The plan against what the kubelet gave."""
     state = None if placed is None else placed["state"]
     as_planned = bound["has_what_was_planned"] if placed is None else placed["as_planned"]
-    if state == "unlocated":
+    if state == "devices_unknown":
         return (
             "Which GPUs it has is not known: it was bound without a plan, and the node's report "
             "does not name it yet."

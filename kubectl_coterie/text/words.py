@@ -112,12 +112,12 @@ def joined(containers: Iterable[Json]) -> Json:
     }
 
 
-def when_ended(relief: Json, namespace: str) -> str:
+def when_ended(would_fit: Json, namespace: str) -> str:
     """Say whose end makes room; pods of this namespace by their names alone.
 
     >>> when_ended({"when_ended": ["ml/eval-3"], "gpus_freed": 2}, "ml")
     'when eval-3 (2 GPUs) ends'
     """
-    names = [printable(one.removeprefix(f"{namespace}/")) for one in relief["when_ended"]]
+    names = [printable(one.removeprefix(f"{namespace}/")) for one in would_fit["when_ended"]]
     end = "ends" if len(names) == 1 else "end"
-    return f"when {' and '.join(names)} ({count(relief['gpus_freed'], 'GPU')}) {end}"
+    return f"when {' and '.join(names)} ({count(would_fit['gpus_freed'], 'GPU')}) {end}"

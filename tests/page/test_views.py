@@ -349,7 +349,7 @@ def test_a_what_if_is_put_by_keyboard_alone(open_page):
 
 def test_pending_pods_show_whose_end_would_make_room(open_page):
     """In the list and on the pod's own page; the cluster's filter then keeps those nodes."""
-    relief = {
+    blocked = {
         "node": "dgx-1-v100-0",
         "gpus": [0, 1, 2, 3],
         "gbytes_per_s": 99.4,
@@ -360,7 +360,7 @@ def test_pending_pods_show_whose_end_would_make_room(open_page):
 
     def add(route):
         body = route.fetch().json()
-        body["items"] = [one | {"would_fit": relief} for one in body["items"]]
+        body["items"] = [one | {"would_fit": blocked} for one in body["items"]]
         route.fulfill(content_type="application/json", body=json.dumps(body))
 
     page = open_page("capacity")

@@ -49,9 +49,9 @@ async def is_injected(api):
 def test_a_request_that_a_limit_range_added_is_counted(cast):
     """Placed by others and without a plan: it has three of the node's GPUs all the same."""
 
-    async def unlocated(node):
+    async def devices_unknown(node):
         answer = await asyncio.to_thread(cast.extender.get, "/state/nodes")
-        return answer.json()["nodes"][node]["unlocated"]
+        return answer.json()["nodes"][node]["devices_unknown"]
 
     async def main():
         async with play(cast, DGX, has_stand_in=False) as played:
@@ -70,9 +70,9 @@ def test_a_request_that_a_limit_range_added_is_counted(cast):
             assert container["resources"]["limits"][RESOURCE] == "3"
             assert RESOURCE not in json.dumps(pod["metadata"]["managedFields"])
             async with asyncio.timeout(SOON_S):
-                while not await unlocated(node.name):  # noqa: ASYNC110 - there is no event
+                while not await devices_unknown(node.name):  # noqa: ASYNC110 - there is no event
                     await asyncio.sleep(0.1)
-            assert await unlocated(node.name) == [
+            assert await devices_unknown(node.name) == [
                 {"pod": "default/injected", "pod_uid": uid, "devices": 3}
             ]
 

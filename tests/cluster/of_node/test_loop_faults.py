@@ -175,7 +175,7 @@ def test_a_pod_that_runs_without_its_gpus_is_reported(stage, node_tools, pods):
         assert [one.name for one in stage.report(bare).missing] == ["without"]
         stage.until(lambda: stage.known(bare).get("topology") is not None)
         known = stage.known(bare)
-        assert (len(known["free"]), known["unlocated"]) == (8, [])
+        assert (len(known["free"]), known["devices_unknown"]) == (8, [])
         pods.delete("without")
         stage.until(lambda: stage.report(bare).missing == (), within_s=180)
     stage.plane.kubectl("delete", "node", "bare")

@@ -139,7 +139,7 @@ def test_pods(serve):
             placed("p2", as_planned=False, gpus=[0], gbytes_per_s=None, share=None)
             | {"limited_by": None},
             placed("p1"),
-            placed("p3", state="unlocated", gpus=[], planned_ids=[], as_planned=None)
+            placed("p3", state="devices_unknown", gpus=[], planned_ids=[], as_planned=None)
             | {"gbytes_per_s": None, "share": None},
         ),
         pending=page(
@@ -153,7 +153,7 @@ def test_pods(serve):
     assert [[one.strip() for one in row if one.strip()] for row in cells(shown)] == [
         ["p1", "Placed", "2", "gpu-1", "m", "{0,1}", "24", "100 %", "<none>", "<none>"],
         ["p2", "Differs from plan", "1", "gpu-1", "m", "{0}"] + ["<none>"] * 4,
-        ["p3", "Unlocated", "<none>", "gpu-1", "m"] + ["<none>"] * 5,
+        ["p3", "Devices unknown", "<none>", "gpu-1", "m"] + ["<none>"] * 5,
         ["w", "Pending", "8"] + ["<none>"] * 5 + ["no free NVLink set", "15m"],
         ["odd", "Pending"] + ["<none>"] * 6 + ["invalid?", "15m"],
     ]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from extender.engine.relief import MAX_PODS, find_relief
+from extender.engine.blocking_pods import MAX_PODS, find_blocking_pods
 from extender.placement import Rater, Refusal
 from extender.protocol import Verb, messages, parse_pod
 from extender.snapshot import Overlay, with_free
@@ -73,7 +73,7 @@ def test_relief_is_the_least_of_all_pods_that_could_end(machine, seed):
             ),
             default=None,
         )
-        found = find_relief(request, views, lambda view: pods_of(one, view), rater)
+        found = find_blocking_pods(request, views, lambda view: pods_of(one, view), rater)
         if found is None:
             assert least is None
         else:

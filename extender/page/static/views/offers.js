@@ -12,7 +12,7 @@ export function setWords(one) {
 }
 
 /** `gpu-07 has {0, 1}, 48 GB/s, when ml/eval-3 (2 GPUs) ends`. */
-export function relief(one) {
+export function onceEnded(one) {
   const ends = one.when_ended;
   const freed = one.gpus_freed === undefined ? "" : ` (${count(one.gpus_freed, "GPU")})`;
   return [to(["node", one.node], one.node), ` has ${set(one.gpus)}, ${rate(one.gbytes_per_s)}, `,

@@ -5,7 +5,7 @@ import { h, notice, podLink, table } from "../dom.js";
 import { groupLink } from "../groups/group_words.js";
 import { count, since } from "../words.js";
 import { reader } from "./live.js";
-import { relief } from "./offers.js";
+import { onceEnded } from "./offers.js";
 
 export const title = () => "Pending";
 
@@ -29,7 +29,7 @@ export function show(_parts, _query, root) {
       pod.size_gpus === null ? "invalid" : count(pod.size_gpus, "GPU"),
       [pod.affinity, pod.policy].filter(Boolean).join(", "),
       h("span", {}, pod.reason, pod.group && [" (group ", groupLink(`${pod.namespace}/${pod.group.name}`), `, ${pod.group.n_here}${pod.group.size === null ? "" : ` of ${pod.group.size}`} here)`]),
-      h("span", {}, pod.would_fit ? relief(pod.would_fit) : ""),
+      h("span", {}, pod.would_fit ? onceEnded(pod.would_fit) : ""),
     ]);
     content.replaceChildren(table("Pending pods", columns, rows));
   }, { everyMs: 2000 });

@@ -5,7 +5,7 @@ import { h, notice, table, to } from "../dom.js";
 import { domain, groupLink, here, why, worth } from "../groups/group_words.js";
 import { count, percent, rate, set, since } from "../words.js";
 import { reader } from "./live.js";
-import { relief, sentences, setWords } from "./offers.js";
+import { onceEnded, sentences, setWords } from "./offers.js";
 import { setCard } from "./set_card.js";
 
 const BESIDE = 8; // other members that are named
@@ -78,7 +78,7 @@ function offers(answer, waits) {
   const node = summary?.runner_up;
   if (node) found.push({ title: "Runner-up node", node: node.node, offer: node, why: sentence(node.why) });
   const near = waits && !best && (waits.would_fit ?? summary?.groups.find((group) => group.nearest)?.nearest);
-  if (near) found.push({ title: "Would fit first here", node: near.node, offer: near, why: relief(near).slice(2).join("") });
+  if (near) found.push({ title: "Would fit first here", node: near.node, offer: near, why: onceEnded(near).slice(2).join("") });
   return found;
 }
 
@@ -105,7 +105,7 @@ function placedParts(pod) {
   const planned = pod.planned_ids.length
     ? `Planned ${pod.as_planned === false ? pod.planned_ids.join(", ") : set(pod.gpus)}, has ${set(pod.gpus)}. ` : "";
   return [
-    h("p", { class: "detail" }, "On ", to(["node", pod.node], pod.node), `, ${pod.machine}, ${pod.state}: ${setWords(pod)}`),
+    h("p", { class: "detail" }, "On ", to(["node", pod.node], pod.node), `, ${pod.machine}, ${pod.state.replaceAll("_", " ")}: ${setWords(pod)}`),
     h("p", { class: pod.as_planned === false ? "notice error" : "" }, `${planned}${agrees[pod.as_planned]}`),
   ];
 }
@@ -123,7 +123,7 @@ function pendingParts(pod) {
   if (isForGroup(pod)) {
     parts.push(h("p", {}, "The group gets nodes only once there is room for all members; the sets and the explanation below are of this member alone."));
   }
-  if (pod.would_fit) parts.push(h("p", { class: "notice" }, relief(pod.would_fit), "."));
+  if (pod.would_fit) parts.push(h("p", { class: "notice" }, onceEnded(pod.would_fit), "."));
   return parts;
 }
 
@@ -132,7 +132,7 @@ function explained(answer) {
   const parts = (answer.warnings ?? []).map((one) => notice(one));
   if (!summary) return [...parts, ...boundWords(answer.bound)];
   parts.push(...sentences(summary));
-  const rows = summary.groups.map((group) => [group.n, group.sentence, group.nearest ? h("span", {}, relief(group.nearest)) : ""]);
+  const rows = summary.groups.map((group) => [group.n, group.sentence, group.nearest ? h("span", {}, onceEnded(group.nearest)) : ""]);
   if (rows.length) parts.push(table("Why nodes do not fit", [["Nodes", true], ["Reason"], ["Nearest"]], rows));
   if (answer.not_considered) parts.push(notice(`Not considered: ${answer.not_considered.join("; ")}.`));
   return parts;

@@ -57,13 +57,13 @@ def test_a_node_by_count_has_devices_and_no_figures():
     assert served(cluster).get("machines")["items"] == []
 
 
-def test_a_pod_whose_devices_are_not_known_is_unlocated():
+def test_a_pod_whose_devices_are_not_known_says_so():
     """Its node has as many devices less, and nobody knows which."""
     cluster = live(node("n1"))
     cluster.pods.update(facts("u1"))
     cluster.pods.read(whole("u1", "n1", 2))
     pod = pod_of(cluster, "u1")
-    assert (pod["state"], pod["gpus"], pod["containers"]) == ("unlocated", [], [])
+    assert (pod["state"], pod["gpus"], pod["containers"]) == ("devices_unknown", [], [])
     assert (pod["as_planned"], pod["gbytes_per_s"]) == (None, None)
     shown = node_of(cluster)
     assert (shown["free"], shown["machine"], shown["topology"]) == (2, "by count", None)

@@ -255,10 +255,10 @@ class TestNodes:
         assert digest(cluster, "n1") is not None
         assert free(cluster, "n1") == "1111"
         assert cluster.take_effects() == (probe("p"),)
-        lost = [{"pod": "default/pod-p", "pod_uid": "p", "ids": ["n1-0", "n1-1"]}]
-        assert shown(cluster, "n1")["lost"] == lost
+        removed = [{"pod": "default/pod-p", "pod_uid": "p", "ids": ["n1-0", "n1-1"]}]
+        assert shown(cluster, "n1")["removed"] == removed
         cluster.pods.delete("p")
-        assert shown(cluster, "n1")["lost"] == []
+        assert shown(cluster, "n1")["removed"] == []
 
     def test_a_node_that_comes_back_as_it_was_has_its_pods(self):
         """A deleted Node object does not stop containers."""
@@ -394,11 +394,14 @@ class TestPlannedPods:
         cluster.pods.update(facts("p", plan_of("n1", "n1-0", "gone-1")))
         assert (free(cluster, "n1"), cluster.take_effects()) == ("0111", (probe("p"),))
         assert digest(cluster, "n1") is not None
-        lost = [{"pod": "default/pod-p", "pod_uid": "p", "ids": ["gone-1"]}]
-        assert (shown(cluster, "n1")["lost"], shown(cluster, "n1")["unlocated"]) == (lost, [])
+        removed = [{"pod": "default/pod-p", "pod_uid": "p", "ids": ["gone-1"]}]
+        assert (shown(cluster, "n1")["removed"], shown(cluster, "n1")["devices_unknown"]) == (
+            removed,
+            [],
+        )
         assert cluster.take_effects() == ()
         cluster.pods.read(whole("p", "n1", 2, "n1-0", "n1-3"))
-        assert (free(cluster, "n1"), shown(cluster, "n1")["lost"]) == ("0110", [])
+        assert (free(cluster, "n1"), shown(cluster, "n1")["removed"]) == ("0110", [])
 
     def test_a_machine_whose_gpu_vanished_under_a_pod_is_planned_on(self):
         """The pod keeps its other devices and its node; `required` pods may still go there."""
@@ -419,7 +422,7 @@ class TestPlannedPods:
         plan = choose(cluster, wish("q", 2, policy="required", affinity="nvlink"), "n1", Rater())
         assert plan.ids == ("n1-0", "n1-1")
         cluster.update_node(node("n1"))
-        assert (free(cluster, "n1"), shown(cluster, "n1")["lost"]) == ("1100", [])
+        assert (free(cluster, "n1"), shown(cluster, "n1")["removed"]) == ("1100", [])
 
     def test_a_held_device_that_the_node_no_longer_has_is_lost(self):
         """What the agent says of a pod that has no plan, or other devices than planned."""
@@ -430,7 +433,7 @@ class TestPlannedPods:
         cluster.pods.update(facts("q", plan_of("n1", "n1-1", "n1-3")))
         assert owners(cluster, "n1") == {"n1-0": ("held", "p"), "n1-2": ("held", "q")}
         assert (free(cluster, "n1"), digest(cluster, "n1") is None) == ("0101", False)
-        assert [one["ids"] for one in shown(cluster, "n1")["lost"]] == [["gone-1"], ["gone-2"]]
+        assert [one["ids"] for one in shown(cluster, "n1")["removed"]] == [["gone-1"], ["gone-2"]]
 
     def test_an_unknown_id_that_only_a_status_names_is_not_taken_for_lost(self):
         """Another plugin may name devices otherwise than the topology: the node counts."""
@@ -438,13 +441,13 @@ class TestPlannedPods:
         cluster.pods.update(facts("p"))
         cluster.pods.read(whole("p", "n1", 2, "n1-0", "GPU-0::0"))
         assert (free(cluster, "n1"), digest(cluster, "n1")) == ("0011", None)
-        assert shown(cluster, "n1")["lost"] == []
+        assert shown(cluster, "n1")["removed"] == []
 
     def test_where_devices_have_no_names_a_plan_is_a_count(self):
-        """Its ids are not lost: the node does not say what it has."""
+        """Its ids are not removed ones: the node does not say what it has."""
         cluster = live(bare("n1"))
         cluster.pods.update(facts("p", plan_of("n1", "n1-0", "n1-1")))
-        assert (free(cluster, "n1"), shown(cluster, "n1")["lost"]) == ("0011", [])
+        assert (free(cluster, "n1"), shown(cluster, "n1")["removed"]) == ("0011", [])
 
     def test_a_plan_for_another_node_is_no_plan(self):
         """Whoever wrote it, the pod is where its spec says."""
@@ -565,7 +568,7 @@ class TestForeignPods:
         cluster.pods.read(whole("p", "n1", 3, "n1-3"))
         assert free(cluster, "n1") == "0010"
         page = shown(cluster, "n1")
-        assert page["unlocated"] == [{"pod": "default/pod-p", "pod_uid": "p", "devices": 2}]
+        assert page["devices_unknown"] == [{"pod": "default/pod-p", "pod_uid": "p", "devices": 2}]
         assert page["machine"] == "by count"
 
     def test_holds_of_a_pod_that_no_watch_has_shown_count(self):
@@ -1368,9 +1371,9 @@ class TestReading:
             "held": [{"pod": "", "pod_uid": "x@n1", "ids": ["n1-2"]}],
             "claimed": [{"pod": "default/pod-c", "pod_uid": "c", "ids": ["n1-1"]}],
             "unhealthy": {"n1-3": "XID 79"},
-            "unlocated": [],
+            "devices_unknown": [],
             "contested": [],
-            "lost": [],
+            "removed": [],
             "other_resources": [],
             "topology_manager": {"policy": "restricted", "scope": "pod"},
             "problems": [],

@@ -151,7 +151,7 @@ CLAIM = lambda cluster: cluster.pods.nominations.add(wish("p", 2), "n1")  # noqa
             lambda it: it.update_node(node("n1", prefix="b-")),
             2,
             "free free free free",
-            id="other devices: the planned one is lost",
+            id="other devices: the planned one is removed",
         ),
         pytest.param(
             (),

@@ -397,7 +397,7 @@ class LiveStateModel(RuleBasedStateMachine):
                 if pod.node == name and pod.resource == GPU:
                     has = set(pod.devices or (pod.plan.ids if pod.plan else ()))
                     used |= has & named
-                    # What a plan or a report names and the node no longer has is lost.
+                    # What a plan or a report names and the node no longer has is removed.
                     n_lost = len(has - named) if named and pod.plan is not None else 0
                     missing += pod.size - n_lost - len(has & named)
             states = self.cluster.devices(name, GPU)

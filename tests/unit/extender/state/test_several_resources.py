@@ -186,13 +186,13 @@ def test_a_pod_of_two_resources_has_devices_of_both():
 
 
 def test_a_report_of_partitions_does_not_concern_the_gpus():
-    """Its ids are none of the topology's; neither are they lost."""
+    """Its ids are none of the topology's; neither are they removed."""
     held = (hold("p", "MIG-1", "MIG-2", resource=MIG), hold("q", "n1-3"))
     cluster = cluster_of(mixed(devices=report("MIG-3", holds=held)))
     cluster.pods.update(facts("p"))
     cluster.pods.read(whole("p", "n1", body=content("p", 2, resource=MIG)))
     assert n_free(cluster) == (3, 5, 2)
-    assert (shown(cluster, "n1")["lost"], shown(cluster, "n1")["unlocated"]) == ([], [])
+    assert (shown(cluster, "n1")["removed"], shown(cluster, "n1")["devices_unknown"]) == ([], [])
 
 
 def test_a_plan_of_a_resource_that_the_node_no_longer_serves_takes_nothing():

@@ -83,7 +83,7 @@ HAS = "Has {0,1,2,3}, 99.4 GB/s (100 % of its best), limited by its NVLink ring"
             id="without a plan",
         ),
         pytest.param(
-            entry(state="unlocated", as_planned=None),
+            entry(state="devices_unknown", as_planned=None),
             [
                 (
                     "Which GPUs it has is not known: it was bound without a plan, and the node's "

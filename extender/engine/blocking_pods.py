@@ -5,7 +5,8 @@ of equally many pods those with fewer GPUs, then the node that comes first by na
 smallest such set of pods within a bounded number of tries; with none left it is unknown, never
 guessed. It ends nothing, and says nothing of priorities: preempt decides by its own rules.
 
-The search is in turns (`relief_turns`), so that a caller on the event loop can pause between them.
+The search is in turns (`blocking_turns`), so that a caller on the event loop can pause between
+them.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from extender.snapshot import NodeView, Overlay
     from topology.select import PodFit
 
-__all__ = ["Relief", "find_relief", "relief_turns"]
+__all__ = ["BlockingPods", "blocking_turns", "find_blocking_pods"]
 
 MAX_PODS = 3
 """Most pods that are to end; more of them are no help that somebody waits for."""
@@ -40,7 +41,7 @@ MAX_TRIES = 192
 
 
 @dataclass(frozen=True, slots=True)
-class Relief:
+class BlockingPods:
     """The node, the pods (`namespace/name`) with the GPUs that they have, and the sets then.
 
     `n_gpus` are all that those pods free there; `fit` is None where devices go by count.
@@ -52,33 +53,33 @@ class Relief:
     fit: PodFit | None
 
 
-def find_relief(
+def find_blocking_pods(
     request: PodRequest,
     views: Iterable[NodeView],
     overlay: Callable[[NodeView], Overlay],
     rater: Rater,
-) -> Relief | None:
+) -> BlockingPods | None:
     """The fewest pods, then the fewest GPUs, whose end makes room on one of the nodes.
 
     `overlay` gives a view's node, its pods by name. None where no `MAX_PODS` pods of a node
     suffice, or none was found within the bound. Machine types that are rated slowly are passed
     over: there are many tries.
     """
-    turns = relief_turns(request, views, overlay, rater)
+    turns = blocking_turns(request, views, overlay, rater)
     while True:
         try:
             next(turns)
         except StopIteration as end:
-            found: Relief | None = end.value
+            found: BlockingPods | None = end.value
             return found
 
 
-def relief_turns(
+def blocking_turns(
     request: PodRequest,
     views: Iterable[NodeView],
     overlay: Callable[[NodeView], Overlay],
     rater: Rater,
-) -> Generator[None, None, Relief | None]:
+) -> Generator[None, None, BlockingPods | None]:
     """The same, in turns of one node's pods or one selection each."""
     nodes: dict[tuple[int, tuple[int, ...]], Overlay] = {}
     for view in sorted(views, key=attrgetter("name")):
@@ -104,7 +105,7 @@ def relief_turns(
             n_tried += 1
             fit = rater.choose(request, with_free(end.view, end.free))
             if not isinstance(fit, Refusal):
-                return Relief(end.view, end.pods, end.n_gpus, fit)
+                return BlockingPods(end.view, end.pods, end.n_gpus, fit)
             yield
     return None
 
