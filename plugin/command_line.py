@@ -31,7 +31,7 @@ from plugin.errors import MeasurementError, PluginError, ReadingError
 from plugin.measure import DEFAULT_COMMAND, DEFAULT_MESSAGE_BYTES, Benchmark, all_pairs, measure
 from plugin.observe import StatusEndpoint, serving
 from plugin.vendor import VENDOR
-from plugin.wiring import Running, open_reader, run_agents
+from plugin.wiring import Running, open_reader, run_plugins
 from topology.cli.program import (
     Parser,
     add_command,
@@ -238,7 +238,9 @@ def _answering_probes(
 async def _run(flags: Mapping[str, object], log: Logger) -> None:
     running = Running()
     loop = asyncio.get_running_loop()
-    work = asyncio.ensure_future(run_agents(lambda: load_settings(flags), running=running, log=log))
+    work = asyncio.ensure_future(
+        run_plugins(lambda: load_settings(flags), running=running, log=log)
+    )
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, work.cancel)
     loop.add_signal_handler(signal.SIGHUP, running.reload)

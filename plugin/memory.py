@@ -18,7 +18,7 @@ def skip_synchronous_client() -> None:
     """Let `kubernetes.aio` be imported without the rest of its package; to be called before.
 
     The package's `__init__` imports its synchronous half, with requests, oauthlib and urllib3, of
-    which nothing is used: 10 MB of an agent whose goal is 100 MB
+    which nothing is used: 10 MB of a plugin whose goal is 100 MB
     (docs/adr/0037-libraries-as-they-are-meant.md). So it is registered without running that file.
     """
     for name in ("kubernetes", "kubernetes.aio"):

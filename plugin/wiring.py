@@ -1,6 +1,6 @@
-"""Opens the agent's connections and runs agents one after another.
+"""Opens the plugin's connections and runs plugins one after another.
 
-A machine that offers other resources than before, or a reload, ends one agent and begins the next.
+A machine that offers other resources than before, or a reload, ends one plugin and begins the next.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 from kube.client import ApiServer, KubeletClient, Transport
 from kube.errors import KubeError, SettingsError
 from plugin import logkeys
-from plugin.agent import Agent, StopReason
-from plugin.agent_tools import AgentTools
+from plugin.dependencies import PluginDependencies
 from plugin.errors import ReadingError
 from plugin.health import HealthTimes
 from plugin.kubelet import KubeletView, PodResources
 from plugin.machine import ServingRules
+from plugin.node_plugin import NodePlugin, StopReason
 from plugin.observe import PluginMetrics, StatusEndpoint, Telemetry, serving
 from plugin.simulated.reader import SimulatedMachine
 from plugin.sysfs import Sysfs
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from plugin.health import KnownFaults
     from plugin.machine import MachineReader, MachineReading
 
-__all__ = ["ReadTiming", "Running", "open_reader", "open_transport", "run_agents", "serving_rules"]
+__all__ = ["ReadTiming", "Running", "open_reader", "open_transport", "run_plugins", "serving_rules"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,24 +57,24 @@ _TIMING = ReadTiming()
 
 @dataclass(slots=True)
 class Running:
-    """The agent that runs now, for probes and signals; None between two."""
+    """The plugin that runs now, for probes and signals; None between two."""
 
-    agent: Agent | None = None
+    plugin: NodePlugin | None = None
     known: KnownFaults | None = None
-    """The faults that the last agent knew: they hold for the next one too."""
+    """The faults that the last plugin knew: they hold for the next one too."""
 
     def reload(self) -> None:
         """Have settings and machine read again."""
-        if self.agent is not None:
-            self.agent.reload()
+        if self.plugin is not None:
+            self.plugin.reload()
 
     def live(self) -> str:
         """What is wrong with the loop; empty: nothing."""
-        return "" if self.agent is None else self.agent.live()
+        return "" if self.plugin is None else self.plugin.live()
 
     def ready(self) -> str:
         """What is missing; empty: nothing."""
-        return "no machine could be read yet" if self.agent is None else self.agent.ready()
+        return "no machine could be read yet" if self.plugin is None else self.plugin.ready()
 
 
 def open_reader(settings: PluginSettings) -> MachineReader:
@@ -114,7 +114,7 @@ def serving_rules(loaded: LoadedSettings) -> ServingRules:
     return ServingRules(units_of, loaded.sharing, settings.resource_name, measurement)
 
 
-async def run_agents(
+async def run_plugins(
     load: Callable[[], LoadedSettings],
     *,
     running: Running,
@@ -148,7 +148,7 @@ async def _run_with(
     log: Logger,
     timing: ReadTiming,
 ) -> None:
-    """Run agents under these settings until one requests others."""
+    """Run plugins under these settings until one requests others."""
     settings, metrics = loaded.settings, PluginMetrics()
     rules = serving_rules(loaded)
     endpoint = StatusEndpoint(running.live, running.ready, metrics.registry)
@@ -164,7 +164,7 @@ async def _run_with(
             devices = PodResources(settings.pod_resources_socket)
             view = KubeletView(kubelet, devices, settings.checkpoint)
             telemetry = Telemetry(log, metrics)
-            tools = AgentTools(
+            tools = PluginDependencies(
                 reader,
                 partial(VENDOR.open_access, settings, _sysfs(settings)),
                 VENDOR.fault_rules(settings),
@@ -177,12 +177,12 @@ async def _run_with(
             ending = None
             while ending is not StopReason.RELOAD:
                 reading = await _read(reader, settings, telemetry, timing)
-                agent = Agent(settings, rules, reading, tools=tools, known=running.known)
+                plugin = NodePlugin(settings, rules, reading, tools=tools, known=running.known)
                 try:
-                    running.agent = agent
-                    ending = await agent.run()
+                    running.plugin = plugin
+                    ending = await plugin.run()
                 finally:
-                    running.agent, running.known = None, agent.known
+                    running.plugin, running.known = None, plugin.known
 
 
 async def _read(

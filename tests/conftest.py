@@ -81,8 +81,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.fixture
 def memory_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep an agent in this process from walking the objects of all tests to free memory."""
-    monkeypatch.setattr("plugin.agent.give_back", lambda: None)
+    """Keep a plugin in this process from walking the objects of all tests to free memory."""
+    monkeypatch.setattr("plugin.node_plugin.give_back", lambda: None)
 
 
 @pytest.fixture(scope="session")

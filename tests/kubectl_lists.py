@@ -74,7 +74,7 @@ def node(
 def held_by(
     pod_name: str, node_name: str, gpus: Sequence[int], container: str = "main"
 ) -> DeviceHold:
-    """What the agent of a node reports of a pod of this module."""
+    """What the plugin of a node reports of a pod of this module."""
     return DeviceHold(
         f"uid-{pod_name}", "ml", pod_name, container, RESOURCE, uuids(node_name, *gpus)
     )

@@ -24,9 +24,9 @@ from benchmarks.program import make_parser, run_program
 from benchmarks.report import ResultTable
 from plugin.deviceplugin import socket_names
 from tests.cluster.control.control_plane import MASTERS, ControlPlane
-from tests.cluster.node.agent_process import start_agent
 from tests.cluster.node.kubelet_node import KubeletNode, NodeTools
 from tests.cluster.node.node_space import SpaceRefused, check_machine
+from tests.cluster.node.plugin_process import start_plugin
 from tests.cluster.node.real_pods import RealPods, is_running, real_container, real_pod
 from tests.cluster.programs.build import binaries, node_programs
 from tests.cluster.programs.debian import ProgramMissing, find_runc
@@ -36,7 +36,7 @@ from topology.model import DEFAULT_RESOURCE, decode_topology, names
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from tests.cluster.node.agent_process import AgentProcess
+    from tests.cluster.node.plugin_process import PluginProcess
 
 RECORDING = "dgx-2"
 N_GPUS = 16
@@ -89,7 +89,7 @@ def _measure(folder: Path, tools: NodeTools, load: Load) -> tuple[ResultTable, .
         ControlPlane(binaries(chosen_minor()), folder / "plane", api_server_flags=flags) as plane,
         KubeletNode(plane, "bench", tools, numa_nodes=2) as node,
     ):
-        agent = start_agent(node, plane.kubeconfig(AGENT, MASTERS), RECORDING)
+        plugin = start_plugin(node, plane.kubeconfig(AGENT, MASTERS), RECORDING)
         (pid,) = _processes("plugin", node.name)
         pods = RealPods(plane)
         for number in range(load.n_pods):
@@ -98,7 +98,7 @@ def _measure(folder: Path, tools: NodeTools, load: Load) -> tuple[ResultTable, .
             pods.until(f"idle-{number}", is_running)
         (socket,) = node.device_plugins.glob(socket_names(DEFAULT_RESOURCE))
         calls = _Calls(*time_calls(socket, _device_ids(plane, node.name), load.n_calls))
-        registered_s = [_restart(node, agent) for _ in range(load.n_restarts)]
+        registered_s = [_restart(node, plugin) for _ in range(load.n_restarts)]
         idle = _watch_idle(pid, audit, load.idle_s)
         pods.clear()
     return _call_table(calls, load), _cost(registered_s, idle, load)
@@ -161,27 +161,27 @@ def _device_ids(plane: ControlPlane, node: str) -> list[str]:
     return [str(gpu.uuid) for gpu in decode_topology(annotations[names.TOPOLOGY]).gpus]
 
 
-def _restart(node: KubeletNode, agent: AgentProcess) -> float:
+def _restart(node: KubeletNode, plugin: PluginProcess) -> float:
     """Seconds from the new socket's birth until the plugin reports that it is registered."""
-    n_before = _n_registered(agent)
+    n_before = _n_registered(plugin)
     node.restart_kubelet()
     deadline_s = time.monotonic() + 30
-    while _n_registered(agent) == n_before:
+    while _n_registered(plugin) == n_before:
         if time.monotonic() > deadline_s:
             msg = "the plugin did not register again within 30 s"
             raise TimeoutError(msg)
         time.sleep(0.05)
-    stamp = _registered(agent)[-1]["timestamp"]
+    stamp = _registered(plugin)[-1]["timestamp"]
     registered_s = datetime.fromisoformat(str(stamp)).timestamp()
     return registered_s - node.kubelet_socket.stat().st_ctime
 
 
-def _registered(agent: AgentProcess) -> list[dict[str, object]]:
-    return [one for one in agent.events("registration") if one["phase"] == "registered"]
+def _registered(plugin: PluginProcess) -> list[dict[str, object]]:
+    return [one for one in plugin.events("registration") if one["phase"] == "registered"]
 
 
-def _n_registered(agent: AgentProcess) -> int:
-    return len(_registered(agent))
+def _n_registered(plugin: PluginProcess) -> int:
+    return len(_registered(plugin))
 
 
 def _n_requests(audit: Path) -> int:

@@ -1,7 +1,7 @@
 """The nodes of an embedded cluster as the API server would have them.
 
 Turns what `extender.embedded.spec` lays out into Node objects that look as the kubelet and
-Coterie's node agent would have made them: devices, a zone, and the annotations with topology and
+Coterie's node plugin would have made them: devices, a zone, and the annotations with topology and
 report. The same description always makes the same nodes, ids included.
 """
 
@@ -29,7 +29,7 @@ _UNHEALTHY = "the description says so"
 
 
 def topology_text(node: EmbeddedNode) -> str | None:
-    """The annotation that the node's agent would publish; None where it knows no topology."""
+    """The annotation that the node's plugin would publish; None where it knows no topology."""
     if node.topology is None:
         return None
     gpus = zip(node.topology.gpus, node.ids, strict=True)

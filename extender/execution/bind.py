@@ -13,8 +13,8 @@ is, since the engine looks first.
 Where a kubelet aligns to NUMA nodes, binds to one node take turns: it confines each pod by what
 those before it have left, so the order in which plans were made must be that in which they are
 written. It decides by what is free when it admits. A pod that ends after a plan was made may thus
-have turned the planned pod to other GPUs, which is unknown until the node's agent has reported: the
-next bind to that node rests until then (`REST_S`). Elsewhere any number runs side by side.
+have turned the planned pod to other GPUs, which is unknown until the node's plugin has reported:
+the next bind to that node rests until then (`REST_S`). Elsewhere any number runs side by side.
 
 A bind that is held for the other members of its pod's group takes no turn meanwhile: two members on
 one such node would wait for each other. Those of one group take turns in the order of their plans.
@@ -65,7 +65,7 @@ LEAST_S = 0.02
 milliseconds."""
 REST_S = 2.0
 """From a binding until it is known which GPUs the pod really got, where that may differ from its
-plan. After the kubelet's Allocate the agent looks within 0.3 s and writes 0.1 s later (its pace in
+plan. After the kubelet's Allocate the plugin looks within 0.3 s and writes 0.1 s later (its pace in
 plugin.publish.report_loop and plugin.publish.node_annotator); the rest is for the kubelet to admit
 the pod and for requests on a busy machine. Chosen, and tried at this length alone (ADR 0008)."""
 HOLD_SHARE = 0.75

@@ -23,7 +23,7 @@ like that, and so does one that serves the resource through DRA. The topology is
 configured resource that the node has (by its capacity, so that unhealthy devices do not pass it on
 to the next one): GPUs, or partitions where these are offered under that name. The others are served
 by count: what the kubelet counts as allocatable is healthy, and which partition a pod gets is for
-the node's agent to choose. Capacity counts what the resource counts.
+the node's plugin to choose. Capacity counts what the resource counts.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ FALLEN_GPUS = 2
 """GPUs that a topology may name beyond the node's capacity, each with its partitions.
 
 A GPU that fell off the bus leaves the capacity when the device plugin starts again, and stays in
-the topology until the agent, which may be another program, reads the machine again. They fall one
+the topology until the plugin, which may be another program, reads the machine again. They fall one
 by one, or in pairs where two are behind one PCIe switch or on one module. Where more are missing,
 plans would name devices that the kubelet does not have, so that counting serves better."""
 MAX_PARTITIONS = 8

@@ -178,7 +178,7 @@ class PodTracker:
             self._drop(uid)
 
     def node_reported(self, node: str) -> None:
-        """A new report of the node's agent names what pods without a plan hold.
+        """A new report of the node's plugin names what pods without a plan hold.
 
         O(pods removed by force).
         """

@@ -8,7 +8,7 @@ ours is passed on as a pod that may request it.
 
 These reads hold nothing up, as the pods that need none are most of a cluster: they are few at a
 time, and the state is complete without them. Until a pod is read, its devices are known only where
-its node's agent reports them.
+its node's plugin reports them.
 """
 
 from __future__ import annotations

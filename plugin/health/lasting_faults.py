@@ -1,7 +1,7 @@
-"""Faults that outlive an agent: how its report carries them, and which of them a new agent takes.
+"""Faults that outlive a plugin: how its report carries them, and which of them a new plugin takes.
 
 None is taken after a restart of the node, and none of a GPU for which the driver requests no
-recovery: it was reset while no agent could see it.
+recovery: it was reset while no plugin could see it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["KnownFaults", "still_lasting", "with_lasting_faults"]
 
 @dataclass(frozen=True, slots=True)
 class KnownFaults:
-    """What an agent knew in the end, for the next one of its process.
+    """What a plugin knew in the end, for the next one of its process.
 
     `is_restored`: what an earlier process published is among it, or over.
     """
@@ -31,7 +31,7 @@ class KnownFaults:
 def with_lasting_faults(
     report: DevicesReport, state: HealthState, boot_id: str | None
 ) -> DevicesReport:
-    """The report with the faults that a later agent must know, if the boot is known."""
+    """The report with the faults that a later plugin must know, if the boot is known."""
     faults = state.lasting()
     if boot_id is None or not faults:
         return report
@@ -41,7 +41,7 @@ def with_lasting_faults(
 def still_lasting(
     found: DevicesReport, reading: MachineReading, boot_id: str | None
 ) -> tuple[LastingFault, ...]:
-    """The faults in the report of an earlier agent that are not over."""
+    """The faults in the report of an earlier plugin that are not over."""
     if boot_id is None or found.boot != boot_id:
         return ()
     well = {gpu.uuid for gpu in reading.gpus if gpu.requests_recovery is False}

@@ -137,7 +137,7 @@ class PluginMetrics:
                 self.gpu_events.labels(kind.value, counts)
 
     def follow(self, resources: Collection[str], *, is_serving: bool) -> None:
-        """Make the series of an agent with these resources, and remove those of other resources.
+        """Make the series of a plugin with these resources, and remove those of other resources.
 
         One that serves nothing to the kubelet has no series about the kubelet's calls.
         """

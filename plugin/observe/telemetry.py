@@ -96,7 +96,7 @@ class Telemetry:
 
     # --- the machine ---
 
-    def agent_begins(self, resources: Collection[str], *, is_serving: bool) -> None:
+    def plugin_begins(self, resources: Collection[str], *, is_serving: bool) -> None:
         """Show the metrics of these resources and of no others."""
         self._metrics.follow(resources, is_serving=is_serving)
 

@@ -34,8 +34,8 @@ SHELLS = {
     ),
     "plugin": (
         "plugin.__main__",
-        "plugin.agent",
-        "plugin.agent_tools",
+        "plugin.node_plugin",
+        "plugin.dependencies",
         "plugin.allocator",
         "plugin.clean",
         "plugin.command_line",

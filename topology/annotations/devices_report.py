@@ -1,6 +1,6 @@
 """The text of the node annotation `coterie.gpu/devices`: what the plans on pods do not show.
 
-What it answers: how a node's agent says which devices are bad, which faults outlive it, who holds
+What it answers: how a node's plugin says which devices are bad, which faults outlive it, who holds
 devices without a plan or other than planned, who runs without the devices it requests, and what the
 kubelet's Topology Manager would allow; and how a reader gets the very same value back. It never
 says what a plan says already, so that the normal life of a pod changes nothing here. It must never
@@ -9,7 +9,7 @@ guess: text that is no report of major version 1 raises `CodecError`, and nothin
 The text is compact JSON. Unknown keys are ignored (a later minor version may add some).
 
     v            major.minor
-    generation   grows with every report of this agent
+    generation   grows with every report of this plugin
     unhealthy    [{id, reason}]; a device that is not here is healthy
     holds        [{uid, namespace, name, container, resource, ids}]
     missing      [{uid, namespace, name, container, resource}] of containers that run without any
@@ -117,7 +117,7 @@ class MissingDevices(_ContainerResource):
 
 @dataclass(frozen=True, slots=True)
 class LastingFault:
-    """A fault that an agent which starts later must know: a reset or a restart of the node ends it.
+    """A fault that a plugin which starts later must know: a reset or a restart of the node ends it.
 
     `gpu` is a uuid, `kind` and `number` are the driver's code; `partition` is the address of the
     partition that it is about, () where it is about the whole GPU.
@@ -131,9 +131,9 @@ class LastingFault:
 
 @dataclass(frozen=True, slots=True)
 class DevicesReport:
-    """What a node's agent reports; holds of no plan, or of other devices than planned.
+    """What a node's plugin reports; holds of no plan, or of other devices than planned.
 
-    `policy` and `scope` are None where the agent could not learn them. Containers of one pod may
+    `policy` and `scope` are None where the plugin could not learn them. Containers of one pod may
     hold the same id (an init container hands its own on). `boot` identifies the node's boot in
     which `faults` happened; `polled_only` are uuids of GPUs without health events.
     """

@@ -2,7 +2,7 @@
 
 What it answers: the text under `coterie.gpu/plan`, both ways, and that under
 `coterie.gpu/allocated`, which shows users what the kubelet gave where it is not the plan. The plan
-is the record: the node agent hands out exactly these ids, and a restarted extender reads its state
+is the record: the node plugin hands out exactly these ids, and a restarted extender reads its state
 back from them. It never decides anything.
 
 Content (compact JSON): `v` schema major version; `node`; `containers`, each with `name`, `resource`

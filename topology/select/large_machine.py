@@ -158,7 +158,7 @@ def _defined_value(topology: NodeTopology) -> Callable[[int], tuple[float, Limit
     """What the definition says of a set of an uneven machine, by its graph.
 
     Loaded here, before a request comes: no other machine needs a graph, and the library would add
-    20 MiB to the node's agent.
+    20 MiB to the node's plugin.
     """
     from topology.value.machine_graph import machine_graph  # noqa: PLC0415 - see above
     from topology.value.set_value import set_value  # noqa: PLC0415 - see above

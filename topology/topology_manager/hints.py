@@ -103,7 +103,7 @@ class AllowedSets:
 
 
 def manager_of(report: DevicesReport) -> TopologyManager | None:
-    """The Topology Manager that a node's agent reports; None for policy `none` or unknown.
+    """The Topology Manager that a node's plugin reports; None for policy `none` or unknown.
 
     An unknown scope is `container`, as for the kubelet itself (1.36.3,
     pkg/kubelet/apis/config/v1beta1/defaults.go).

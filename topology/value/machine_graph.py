@@ -17,7 +17,7 @@ Edges have a `kind`:
   has it on its LINK. No edge: the level is unknown.
 
 Rates and groups are those of `topology.value.capacity`, which every program reads: this module
-loads networkx, and the agent does without.
+loads networkx, and the plugin does without.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ have no effect, and its own container gets its GPUs by `envvar` where not by `vo
 {{- end }}
 
 {{/*
-How many agents a rollout replaces at once. From reporters to device plugins all of them: where
+How many plugins a rollout replaces at once. From reporters to device plugins all of them: where
 NVIDIA's plugin is off already, a node offers no GPU until its reporter is replaced.
 */}}
 {{- define "coterie.pluginMaxUnavailable" -}}

@@ -1,6 +1,6 @@
 """Simulated nodes beside real ones: made from recordings, played by a stand-in of their own.
 
-The nodes exist while a block lasts. Each publishes its topology with a token of its own agent, as
+The nodes exist while a block lasts. Each publishes its topology with a token of its own plugin, as
 the policies demand. As a program it is the stand-in for the nodes that its arguments name; it
 never touches a pod on any other, where a real kubelet is.
 """
@@ -18,7 +18,7 @@ from extender.embedded import lay_out, node_manifest
 from tests.cluster.control.api import open_api
 from tests.cluster.fleet.nodes import node_path
 from tests.cluster.fleet.stand_in import StandIn
-from tests.cluster.node.agent_account import agent_kubeconfig
+from tests.cluster.node.plugin_account import plugin_kubeconfig
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -37,7 +37,7 @@ _PODS = "/api/v1/pods"
 def simulated_nodes(
     control_plane: ControlPlane, spec: ClusterSpec
 ) -> Iterator[tuple[EmbeddedNode, ...]]:
-    """Nodes of that description, with their pods gone at last; `deploy_agent` comes first.
+    """Nodes of that description, with their pods gone at last; `deploy_plugin` comes first.
 
     Their pods run as long as their annotation says, and stay when they have ended, for a Job.
     """
@@ -59,13 +59,13 @@ def simulated_nodes(
 
 
 async def _add(control_plane: ControlPlane, node: EmbeddedNode) -> None:
-    """The kubelet registers it, bare; its agent says what its GPUs are."""
+    """The kubelet registers it, bare; its plugin says what its GPUs are."""
     manifest = node_manifest(node)
     published = manifest["metadata"].pop("annotations")
     async with open_api(control_plane.admin) as admin:
         await admin.create(_NODES, manifest)
-    async with open_api(agent_kubeconfig(control_plane, node.name)) as agent:
-        await agent.patch(node_path(node.name), {"metadata": {"annotations": published}})
+    async with open_api(plugin_kubeconfig(control_plane, node.name)) as plugin:
+        await plugin.patch(node_path(node.name), {"metadata": {"annotations": published}})
 
 
 async def _remove(admin: Path, nodes: Sequence[EmbeddedNode]) -> None:

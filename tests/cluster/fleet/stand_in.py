@@ -1,4 +1,4 @@
-"""The stand-in for kubelets and node agents: pods that were bound run, end and go.
+"""The stand-in for kubelets and node plugins: pods that were bound run, end and go.
 
 A bound pod becomes Running with the devices of its plan in
 `status.containerStatuses[].allocatedResourcesStatus` (as the kubelet of Kubernetes 1.36 writes
@@ -164,7 +164,7 @@ class StandIn:
 
 
 async def set_devices_report(api: Api, node: str, report: DevicesReport) -> None:
-    """Publish `coterie.gpu/devices` as the node's agent would."""
+    """Publish `coterie.gpu/devices` as the node's plugin would."""
     text = encode_devices(report)
     await api.patch(f"/api/v1/nodes/{node}", {"metadata": {"annotations": {_DEVICES: text}}})
 

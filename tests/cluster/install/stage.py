@@ -70,7 +70,7 @@ __all__ = [
 ]
 
 SIMULATED = "coterie.gpu/simulated"
-"""Label of nodes on which the agent simulates GPUs."""
+"""Label of nodes on which the plugin simulates GPUs."""
 _WITHIN_S = 180
 
 

@@ -1,7 +1,7 @@
-"""A stage on which the loop is closed: real kubelets as nodes, extender, scheduler, agents, Jobs.
+"""A stage on which the loop is closed: real kubelets as nodes, extender, scheduler, plugins, Jobs.
 
 Starts all programs of a scenario as on a real cluster, runs Jobs and judges what each container
-got. Extender and agents have the chart's accounts and rights, and no others; simulated nodes may
+got. Extender and plugins have the chart's accounts and rights, and no others; simulated nodes may
 stand beside the real ones.
 """
 
@@ -20,9 +20,9 @@ from tests.cluster.fleet.workload import RESOURCE
 from tests.cluster.loop.loop_jobs import JobMix, job_manifests
 from tests.cluster.loop.loop_record import LoopRecord
 from tests.cluster.loop.loop_run import clear_jobs, run_jobs, start_job_controller
-from tests.cluster.node.agent_account import agent_kubeconfig, deploy_agent
-from tests.cluster.node.agent_process import AgentProcess, start_agent
 from tests.cluster.node.kubelet_node import KubeletNode
+from tests.cluster.node.plugin_account import deploy_plugin, plugin_kubeconfig
+from tests.cluster.node.plugin_process import PluginProcess, start_plugin
 from tests.cluster.node.stub_plugin import allocatable_devices
 from topology.annotations import DevicesReport, decode_devices
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["RECORDING", "LoopStage", "loop_stage"]
 
 RECORDING = "dgx-1-v100"
-"""What the agents see: eight GPUs on two NUMA nodes, an NVLink mesh where the set matters."""
+"""What the plugins see: eight GPUs on two NUMA nodes, an NVLink mesh where the set matters."""
 _SOON_S = 60.0
 _CHECK_EVERY_S = 0.1
 
@@ -51,29 +51,29 @@ class LoopStage:
     plane: ControlPlane
     nodes: tuple[KubeletNode, ...]
     cast: Cast
-    agent_users: Mapping[str, Path]
-    """The kubeconfig of each node's agent."""
-    agents: dict[str, AgentProcess] = field(default_factory=dict)
-    """The agents that were started last, by node."""
+    plugin_users: Mapping[str, Path]
+    """The kubeconfig of each node's plugin."""
+    plugins: dict[str, PluginProcess] = field(default_factory=dict)
+    """The plugins that were started last, by node."""
 
-    def start_agents(self, *flags: str, name: str = "agent") -> None:
-        """Start an agent on each node, in the place of those before.
+    def start_plugins(self, *flags: str, name: str = "plugin") -> None:
+        """Start a plugin on each node, in the place of those before.
 
         Returns when the nodes can be planned on; reporters need another device plugin first.
         """
-        self.stop_agents()
+        self.stop_plugins()
         for node in self.nodes:
-            self.agents[node.name] = start_agent(
-                node, self.agent_users[node.name], RECORDING, *flags, name=name
+            self.plugins[node.name] = start_plugin(
+                node, self.plugin_users[node.name], RECORDING, *flags, name=name
             )
         if "--mode=reporter" not in flags:
             self.until_known()
 
-    def stop_agents(self) -> None:
+    def stop_plugins(self) -> None:
         """Stop them."""
-        for agent in self.agents.values():
-            agent.program.stop()
-        self.agents.clear()
+        for plugin in self.plugins.values():
+            plugin.program.stop()
+        self.plugins.clear()
 
     @contextmanager
     def beside(self, spec: ClusterSpec) -> Iterator[tuple[EmbeddedNode, ...]]:
@@ -111,7 +111,7 @@ class LoopStage:
         return self.allocatable(node) == n_free == len(allocatable_devices(node))
 
     def annotation(self, node: KubeletNode, key: str) -> str | None:
-        """What the node's agent has published under that key."""
+        """What the node's plugin has published under that key."""
         meta = self.plane.client.get(node_path(node.name)).json()["metadata"]
         found = meta.get("annotations", {}).get(key)
         return None if found is None else str(found)
@@ -122,16 +122,16 @@ class LoopStage:
         return int(status["allocatable"].get(RESOURCE, 0))
 
     def report(self, node: KubeletNode) -> DevicesReport:
-        """What the node's agent reports of its devices."""
+        """What the node's plugin reports of its devices."""
         text = self.annotation(node, "coterie.gpu/devices")
         return decode_devices(text) if text else DevicesReport()
 
     def reported(self, *kinds: str) -> set[str]:
-        """The pods of which an agent has said that they differ from their plan, so or at all.
+        """The pods of which a plugin has said that they differ from their plan, so or at all.
 
         Where a substitute may be for one of several pods, all of them are named.
         """
-        logged = [event for agent in self.agents.values() for event in agent.events()]
+        logged = [event for plugin in self.plugins.values() for event in plugin.events()]
         different = [one for one in logged if one.get("event") == "plan_mismatch"]
         if kinds:
             different = [one for one in different if one["kind"] in kinds]
@@ -141,12 +141,12 @@ class LoopStage:
         return {name.rpartition("/")[2] for name in named}
 
     def unreported(self, containers: Iterable[ContainerRecord]) -> list[ContainerRecord]:
-        """Those of which no agent has said anything: neither their pod is named, nor their devices.
+        """Those of which no plugin has said anything: it names neither their pod nor their devices.
 
         Where the kubelet was too slow to name a call's pod, only the devices can be reported.
         """
         named = self.reported()
-        logged = [event for agent in self.agents.values() for event in agent.events("allocated")]
+        logged = [event for plugin in self.plugins.values() for event in plugin.events("allocated")]
         allocated = [tuple(sorted(one["ids"])) for one in logged if "pod" not in one]
         return [one for one in containers if one.pod not in named and one.seen not in allocated]
 
@@ -174,9 +174,9 @@ class LoopStage:
 def loop_stage(
     control_plane: ControlPlane, tools: NodeTools, names: Sequence[str]
 ) -> Iterator[LoopStage]:
-    """Nodes of these names, extender, scheduler and the controller of Jobs; agents come later."""
+    """Nodes of these names, extender, scheduler and the controller of Jobs; plugins come later."""
     with ExitStack() as stack:
-        deploy_agent(control_plane)
+        deploy_plugin(control_plane)
         nodes = tuple(
             stack.enter_context(KubeletNode(control_plane, name, tools, numa_nodes=2))
             for name in names
@@ -184,5 +184,5 @@ def loop_stage(
         cast = start_cast(control_plane)
         stack.callback(cast.stop)
         start_job_controller(control_plane)
-        users = {name: agent_kubeconfig(control_plane, name) for name in names}
+        users = {name: plugin_kubeconfig(control_plane, name) for name in names}
         yield LoopStage(control_plane, nodes, cast, users)

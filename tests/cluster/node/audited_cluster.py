@@ -20,10 +20,10 @@ from tests.cluster.control.control_plane import ControlPlane
 from tests.cluster.control.scheduler import plain_config
 from tests.cluster.fleet.nodes import node_path
 from tests.cluster.fleet.workload import PODS, RESOURCE
-from tests.cluster.node.agent_account import agent_kubeconfig, deploy_agent
-from tests.cluster.node.agent_process import start_agent
 from tests.cluster.node.expected_audit import ExpectedNode
 from tests.cluster.node.kubelet_node import KubeletNode
+from tests.cluster.node.plugin_account import deploy_plugin, plugin_kubeconfig
+from tests.cluster.node.plugin_process import start_plugin
 from tests.cluster.node.real_pods import RealPods, has_ended, is_running, real_container, real_pod
 from tests.cluster.node.stub_plugin import StubPlugin, holders
 from tests.cluster.of_install.kubectl_coterie import KubectlCoterie
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from tests.cluster.node.agent_process import AgentProcess
     from tests.cluster.node.expected_audit import Holder
     from tests.cluster.node.kubelet_node import NodeTools
+    from tests.cluster.node.plugin_process import PluginProcess
     from tests.cluster.programs.build import Binaries
 
 __all__ = [
@@ -96,7 +96,7 @@ class AuditedCluster:
     stubs: Mapping[str, StubPlugin]
     pods: RealPods
     coterie: KubectlCoterie
-    agents: dict[str, AgentProcess] = field(default_factory=dict["str", "AgentProcess"])
+    plugins: dict[str, PluginProcess] = field(default_factory=dict["str", "PluginProcess"])
     before: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def audit(self) -> dict[str, Any]:
@@ -113,9 +113,9 @@ class AuditedCluster:
         found = holders(self.nodes[node])
         return {holder: tuple(sorted(place[one] for one in ids)) for holder, ids in found.items()}
 
-    def start_agent(self, node: str) -> None:
+    def start_plugin(self, node: str) -> None:
         """Start the reporter of a node again; returns when it has reported."""
-        self.agents[node].program.start()
+        self.plugins[node].program.start()
         _until(partial(self.is_reported, node))
 
     def state(self) -> dict[str, dict[str, Any]]:
@@ -168,7 +168,7 @@ def _pod_state(pod: Mapping[str, Any], pids: Mapping[str, str]) -> dict[str, Any
 
 
 def _node_state(node: Mapping[str, Any]) -> dict[str, Any]:
-    """What an agent, or a device plugin that takes over, would change of a node."""
+    """What a plugin, or a device plugin that takes over, would change of a node."""
     meta, status = node["metadata"], node["status"]
     return {
         "labels": meta["labels"],
@@ -273,10 +273,10 @@ def _run_pods(cluster: AuditedCluster) -> None:
 
 def _add_reporters(cluster: AuditedCluster) -> None:
     """As the DaemonSet of a reporter would, with its account."""
-    deploy_agent(cluster.plane)
+    deploy_plugin(cluster.plane)
     for name, recording in MACHINES.items():
-        user = agent_kubeconfig(cluster.plane, name)
+        user = plugin_kubeconfig(cluster.plane, name)
         node = cluster.nodes[name]
-        cluster.agents[name] = start_agent(node, user, recording, "--mode=reporter")
+        cluster.plugins[name] = start_plugin(node, user, recording, "--mode=reporter")
     for name in MACHINES:
         _until(partial(cluster.is_reported, name))

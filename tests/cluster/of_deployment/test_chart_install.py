@@ -181,7 +181,7 @@ def test_notes_say_what_a_self_signed_kubelet_needs(cluster, mode):
 
 
 def test_notes_say_what_comes_before_an_uninstallation(cluster):
-    """Afterwards no agent is there that could clean its node."""
+    """Afterwards no plugin is there that could clean its node."""
     notes = notes_of(cluster, "mode=second-scheduler")
     assert "--reset-then-reuse-values --set plugin.clean=true\n" in notes
     assert "helm uninstall" not in notes

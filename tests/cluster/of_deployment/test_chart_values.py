@@ -65,7 +65,7 @@ def variables(container):
     return {one["name"]: one.get("value") for one in container["env"]}
 
 
-def test_values_of_the_node_reach_the_agent(helm, tmp_path):
+def test_values_of_the_node_reach_the_plugin(helm, tmp_path):
     """MIG, time-slicing, the kubelet's authority, settings, what the pod is scheduled by."""
     values = {
         "mode": SECOND,
@@ -89,8 +89,8 @@ def test_values_of_the_node_reach_the_agent(helm, tmp_path):
     file.write_text(json.dumps(values), encoding="utf-8")
     objects = helm.objects(*IMAGE, "-f", str(file))
     spec = pods(objects)["DaemonSet"]
-    (agent,) = spec["containers"]
-    given = variables(agent)
+    (plugin,) = spec["containers"]
+    given = variables(plugin)
     assert (
         given
         | {
@@ -106,7 +106,7 @@ def test_values_of_the_node_reach_the_agent(helm, tmp_path):
         }
         == given
     )
-    assert agent["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["SYS_ADMIN"]}
+    assert plugin["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["SYS_ADMIN"]}
     volumes = {one["name"]: one for one in spec["volumes"]}
     assert volumes["pod-resources"]["hostPath"]["path"] == "/data/pod-resources"
     assert volumes["config"]["configMap"] == {"name": "sharing"}
@@ -117,13 +117,13 @@ def test_values_of_the_node_reach_the_agent(helm, tmp_path):
         "gpu-nodes",
         "nvidia",
     )
-    assert agent["resources"]["limits"] == {"memory": "1Gi"}
+    assert plugin["resources"]["limits"] == {"memory": "1Gi"}
     assert spec["imagePullSecrets"] == [{"name": "own"}, {"name": "common"}]
     for one in pods(objects).values():
         assert all(own["image"].startswith("mirror.example/") for own in one["containers"])
 
 
-def test_a_privileged_agent_is_valid(helm):
+def test_a_privileged_plugin_is_valid(helm):
     """The API server refuses `privileged` beside a forbidden escalation."""
     serves = "mode=service,plugin.mode=device-plugin,plugin.passDeviceSpecs=true"
     objects = helm.objects(*IMAGE, *("--set", serves))
@@ -413,8 +413,8 @@ def test_a_reporter_has_nothing_of_what_containers_get(helm, profile):
 @pytest.mark.parametrize("mode", ["audit", SECOND, "service"])
 def test_a_plugin_that_is_not_asked_to_serve_reports(helm, mode):
     """A change of mode alone must not put a second device plugin on every node."""
-    (agent,) = pods(helm.objects(*IMAGE, "--set", f"mode={mode}"))["DaemonSet"]["containers"]
-    assert agent["args"] == ["run", "--mode=reporter"]
+    (plugin,) = pods(helm.objects(*IMAGE, "--set", f"mode={mode}"))["DaemonSet"]["containers"]
+    assert plugin["args"] == ["run", "--mode=reporter"]
 
 
 def test_a_dot_in_the_releases_name_is_no_fault_without_a_service(helm):

@@ -40,9 +40,9 @@ def test_every_workload_is_scraped(mode):
 
 
 def test_static_pods_are_scraped_where_they_are():
-    """They have kubeadm's label and namespace, the agents their own."""
-    agents, static = monitors("kubeadm")
-    assert agents["namespaceSelector"]["matchNames"] == ["coterie-node"]
+    """They have kubeadm's label and namespace, the plugins their own."""
+    plugins, static = monitors("kubeadm")
+    assert plugins["namespaceSelector"]["matchNames"] == ["coterie-node"]
     assert static["namespaceSelector"]["matchNames"] == ["kube-system"]
     assert static["selector"]["matchLabels"] == {"component": "kube-scheduler"}
 
@@ -52,8 +52,8 @@ def test_the_port_that_is_scraped_has_its_name(name):
     """Prometheus' discovery takes containers' named ports."""
     mode = PORTS[name]
     if mode is None:
-        (agents,) = documents("plugin/daemonset")
-        pod = agents["spec"]["template"]["spec"]
+        (plugins,) = documents("plugin/daemonset")
+        pod = plugins["spec"]["template"]["spec"]
     else:
         pod = extender_pod(mode)
     ports = [port["name"] for one in pod["containers"] for port in one.get("ports", ())]

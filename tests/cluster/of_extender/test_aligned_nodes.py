@@ -1,4 +1,4 @@
-"""Nodes whose agent reports a Topology Manager policy: plans, refusals and what a change does."""
+"""Nodes whose plugin reports a Topology Manager policy: plans, refusals and what a change does."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def removes_own_keys(stage):
     try:
         stage.kubectl("annotate", "nodes", "--all", *(f"{key}-" for key in OWN_KEYS))
     except CommandFailed as error:
-        assert "only the agent of this node may" in str(error)  # noqa: PT017 - or something else
+        assert "only the plugin of this node may" in str(error)  # noqa: PT017 - or something else
         return False
     return True
 
@@ -138,7 +138,7 @@ def test_a_second_scheduler_is_installed_upgraded_rolled_back_and_removed(stage,
     assert not set(as_planned(stage, second).devices) & set(process.devices)
     assert stage.process(first) == process
 
-    with pytest.raises(CommandFailed, match="only the agent of this node may"):
+    with pytest.raises(CommandFailed, match="only the plugin of this node may"):
         stage.kubectl("annotate", "node", MACHINE, f"{names.TOPOLOGY}-")
     release.uninstall()
     assert stage.process(first) == process
@@ -169,7 +169,7 @@ def refuses_who_has_no_certificate(stage):
 
 
 def test_a_service_with_its_own_certificates_is_installed_and_removed(stage, release):
-    """Both by the pages' commands, by which the agents clean their nodes first."""
+    """Both by the pages' commands, by which the plugins clean their nodes first."""
     folder = stage.folder / "commands"
     run_documented(stage, folder, documented("install.md", "x509 -req -days 365 -in"))
     release.install(mode="service", plugin__mode="device-plugin")
@@ -189,4 +189,4 @@ def test_a_service_with_its_own_certificates_is_installed_and_removed(stage, rel
         for key in OWN_KEYS:
             assert f"removed annotation {key} of node {MACHINE}" in cleaned
         run_documented(stage, folder, documented("operator-guide.md", "helm uninstall coterie"))
-    await_so(lambda: release.objects() == [], "end of all, and of the agents' namespace")
+    await_so(lambda: release.objects() == [], "end of all, and of the plugins' namespace")

@@ -135,9 +135,9 @@ def offers_all(stage):
 
 
 def checked(stage):
-    """Check the node as the page says: agent Ready, all GPUs offered, no second plugin."""
-    agents = f"/api/v1/namespaces/{NODE}/pods?labelSelector=app.kubernetes.io/name=coterie-plugin"
-    await_so(lambda: bool(stage.get(agents)["items"]), "the agent's pod")
+    """Check the node as the page says: plugin Ready, all GPUs offered, no second plugin."""
+    plugins = f"/api/v1/namespaces/{NODE}/pods?labelSelector=app.kubernetes.io/name=coterie-plugin"
+    await_so(lambda: bool(stage.get(plugins)["items"]), "the plugin's pod")
     run_documented(stage, stage.folder, documented(PAGE, "wait node/my-node", **WORDS))
     assert run_documented(stage, stage.folder, documented(PAGE, "uniq --repeated")) == ""
 

@@ -115,7 +115,7 @@ def test_one_of_the_two_schedulers_leads(stage):
 
 
 def test_the_node_says_what_it_has(stage):
-    """Written by the agent's own token, which names its node, below the policies."""
+    """Written by the plugin's own token, which names its node, below the policies."""
 
     def keys():
         return stage.get("/api/v1/nodes/node-0")["metadata"].get("annotations", {}).keys()

@@ -182,14 +182,14 @@ def test_saved_lists_give_the_same_report(cluster: AuditedCluster, tmp_path: Pat
 def test_a_pod_that_no_report_names_yet(cluster: AuditedCluster, name: str):
     """From Kubernetes 1.36 on pod.status says what it has; else the audit says what is unknown."""
     is_known = cluster.nodes[name].reports_devices and name != WITHOUT_STATUS
-    cluster.agents[name].program.stop()
+    cluster.plugins[name].program.stop()
     try:
         cluster.pods.create(real_pod("late", real_container("main", 2), nodeName=name))
         cluster.pods.until("late", has_devices if is_known else is_running)
         report, nodes = cluster.audit(), cluster.expected()
     finally:
         cluster.pods.delete("late")
-        cluster.start_agent(name)
+        cluster.start_plugin(name)
     if is_known:
         check_machines(report, nodes)
         assert sets_of(report, name)["late", "main"].pop("source") == "status"

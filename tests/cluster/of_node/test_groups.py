@@ -1,7 +1,7 @@
 """Groups on real kubelets beside simulated nodes: each member gets just what was planned for it.
 
 The Job controller of Kubernetes makes the members. What the extender planned, what the kubelet of
-the node says it gave, what its agent answered and what the program in the container found must be
+the node says it gave, what its plugin answered and what the program in the container found must be
 the same; whether members are near each other is judged by the nodes' labels alone.
 """
 
@@ -224,7 +224,7 @@ class Fabric:
         assert held_by(node, member.name) == member.planned
         answered = {
             event["container"]: tuple(event["ids"])
-            for event in self.loop.agents[node.name].events("allocated")
+            for event in self.loop.plugins[node.name].events("allocated")
             if event.get("pod_uid") == member.pod["metadata"]["uid"]
         }
         assert answered == member.planned
@@ -255,7 +255,7 @@ def fabric(control_plane: ControlPlane, node_tools: NodeTools) -> Iterator[Fabri
                 json={"metadata": {"labels": _switches(leaf) | {ZONE: HERE}}},
                 headers={"Content-Type": "application/merge-patch+json"},
             ).raise_for_status()
-        stage.start_agents()
+        stage.start_plugins()
         with stage.beside(ClusterSpec(groups=groups, zones=[HERE])) as simulated:
             yield Fabric(stage, node_tools, {node.name: node.ids for node in simulated})
 

@@ -1,6 +1,6 @@
 """Each way of giving a container its devices, on the real kubelet and containerd.
 
-The agent serves a recording, and the device nodes of its GPUs are real character devices without a
+The plugin serves a recording, and the device nodes of its GPUs are real character devices without a
 driver. What the kubelet says it gave and what the container finds in its environment, its mounts
 and its /dev are reported by three independent programs.
 """
@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cluster.node.agent_process import start_agent
 from tests.cluster.node.kubelet_node import KubeletNode
+from tests.cluster.node.plugin_process import start_plugin
 from tests.cluster.node.real_pods import is_running, real_container, real_pod
 from tests.cluster.node.stub_plugin import holders
 from tests.cluster.programs.containerd import endpoint
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from plugin.machine import GpuReading
     from tests.cluster.control.control_plane import ControlPlane
-    from tests.cluster.node.agent_process import AgentProcess
+    from tests.cluster.node.plugin_process import PluginProcess
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kubelet]
 
@@ -166,7 +166,7 @@ class Machine:
         return self.node.space.folder / "driver"
 
     def read(self, faults: Path | None = None) -> tuple[GpuReading, ...]:
-        """The GPUs as the agent reads them."""
+        """The GPUs as the plugin reads them."""
         with contextlib.closing(
             simulated_machine(RECORDING, node_name=NODE, faults=faults)
         ) as machine:
@@ -188,13 +188,13 @@ class Machine:
         return found
 
     @contextlib.contextmanager
-    def agent(self, name: str, *flags: str, resource: str) -> Iterator[AgentProcess]:
-        """The agent, until the kubelet can give the devices of a resource, and stopped at last.
+    def plugin(self, name: str, *flags: str, resource: str) -> Iterator[PluginProcess]:
+        """The plugin, until the kubelet can give the devices of a resource, and stopped at last.
 
         It serves under another name each time: what the kubelet had before is never mistaken.
         """
         domain = resource.partition("/")[0]
-        agent = start_agent(
+        plugin = start_plugin(
             self.node,
             self.plane.admin,
             RECORDING,
@@ -208,9 +208,9 @@ class Machine:
         )
         try:
             until(lambda: self.offered(resource))
-            yield agent
+            yield plugin
         finally:
-            agent.program.stop()
+            plugin.program.stop()
 
     def offered(self, resource: str) -> list[str]:
         """The ids that the kubelet can give, as it noted them."""
@@ -275,18 +275,18 @@ def machine(control_plane, node_tools):
 @pytest.mark.parametrize(("number", "name"), list(enumerate(WAYS)), ids=list(WAYS))
 def test_a_container_has_what_the_kubelet_gave_and_nothing_else(machine, pods, number, name):
     """A way that reaches no container, or brings it another's GPU, is of no use."""
-    way, agent, domain = WAYS[name], f"agent-{number}", f"way-{number}.test"
-    faults = machine.node.folder / f"{agent}-faults.json"
+    way, plugin, domain = WAYS[name], f"plugin-{number}", f"way-{number}.test"
+    faults = machine.node.folder / f"{plugin}-faults.json"
     if way.is_mig:
         faults.write_text(json.dumps({"mig": dict.fromkeys(range(4), PROFILES)}))
     made = machine.made(machine.read(faults))
     resource = f"{domain}/mig-{PROFILES[1]}" if way.is_mig else f"{domain}/gpu"
-    with machine.agent(agent, *way.flags, resource=resource):
+    with machine.plugin(plugin, *way.flags, resource=resource):
         containers = [container("one", resource, 1), container("two", resource, 2)]
-        pods.create(real_pod(agent, *containers, nodeName=NODE))
-        pod = pods.until(agent, is_running)
+        pods.create(real_pod(plugin, *containers, nodeName=NODE))
+        pod = pods.until(plugin, is_running)
         given = holders(machine.node, resource)
-        one, two = given[agent, "one"], given[agent, "two"]
+        one, two = given[plugin, "one"], given[plugin, "two"]
         assert (len(one), len(two), len({*one, *two})) == (1, 2, 3)
         assert machine.found(pod, "one") == machine.expected(way, one, made)
         assert machine.found(pod, "two") == machine.expected(way, two, made)
@@ -295,10 +295,10 @@ def test_a_container_has_what_the_kubelet_gave_and_nothing_else(machine, pods, n
 CDI = way("cdi-cri", environment=CDI_ALONE, nodes=CONTROL)
 
 
-def test_a_container_starts_again_without_the_agent(machine, pods, node_tools):
-    """The kubelet answers for the agent, and the runtime still finds the specification."""
+def test_a_container_starts_again_without_the_plugin(machine, pods, node_tools):
+    """The kubelet answers for the plugin, and the runtime still finds the specification."""
     made, resource = machine.made(machine.read()), "again.test/gpu"
-    with machine.agent("agent-again", *CDI.flags, resource=resource):
+    with machine.plugin("plugin-again", *CDI.flags, resource=resource):
         one = container("main", resource, 2)
         pods.create(real_pod("again", one, nodeName=NODE, restartPolicy="Always"))
         pod = pods.until("again", is_running)
@@ -312,9 +312,9 @@ def test_a_container_starts_again_without_the_agent(machine, pods, node_tools):
 
 
 def test_a_container_waits_for_a_specification_that_is_gone(machine, pods):
-    """Its pod says which, and starts by itself once the agent has written it again."""
+    """Its pod says which, and starts by itself once the plugin has written it again."""
     made, resource = machine.made(machine.read()), "gone.test/gpu"
-    with machine.agent("agent-gone", *CDI.flags, resource=resource) as agent:
+    with machine.plugin("plugin-gone", *CDI.flags, resource=resource) as plugin:
         (file,) = machine.node.cdi.glob("*.json")
         file.unlink()
         pods.create(real_pod("gone", container("main", resource, 1), nodeName=NODE))
@@ -326,6 +326,6 @@ def test_a_container_waits_for_a_specification_that_is_gone(machine, pods):
         name = f"k8s.device-plugin.nvidia.com/gpu={id_}"
         assert failed["reason"] == "Failed"
         assert f"CDI device injection failed: unresolvable CDI devices {name}" in failed["message"]
-        os.kill(agent.program.pid, signal.SIGHUP)
+        os.kill(plugin.program.pid, signal.SIGHUP)
         pod = pods.until("gone", is_running)
         assert machine.found(pod, "main") == machine.expected(CDI, (id_,), made)

@@ -1,4 +1,4 @@
-"""The kubelet's own API and checkpoint, as the agent reads them, on the real kubelet."""
+"""The kubelet's own API and checkpoint, as the plugin reads them, on the real kubelet."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from plugin.pods import as_holdings, read_checkpoint, read_node_pods
 from tests.cluster.control.credentials import Authority, kubeconfig
 from tests.cluster.control.manifests import apply_manifest, await_so
 from tests.cluster.fleet.workload import RESOURCE
-from tests.cluster.node.agent_account import agent_kubeconfig, deploy_agent
-from tests.cluster.node.agent_process import start_agent
 from tests.cluster.node.kubelet_node import KubeletNode
+from tests.cluster.node.plugin_account import deploy_plugin, plugin_kubeconfig
+from tests.cluster.node.plugin_process import start_plugin
 from tests.cluster.node.real_pods import is_running, real_container, real_pod
 from tests.cluster.node.stub_plugin import StubPlugin, holders
 from topology.annotations import TopologyManagerPolicy, TopologyManagerScope, decode_devices
@@ -31,7 +31,7 @@ ALIGNED = {"topologyManagerPolicy": "best-effort", "topologyManagerScope": "pod"
 
 @pytest.fixture(scope="module")
 def node(control_plane, node_tools):
-    """A node of two NUMA nodes that aligns whole pods, and the agent's account and rights."""
+    """A node of two NUMA nodes that aligns whole pods, and the plugin's account and rights."""
     apply_manifest(control_plane, "audit")
     with KubeletNode(control_plane, "machine", node_tools, numa_nodes=2, config=ALIGNED) as running:
         yield running
@@ -52,12 +52,12 @@ def query(node, config, call, **trust):
 
 
 @pytest.fixture(scope="module")
-def agent(control_plane):
-    """The kubeconfig of the agent's account."""
+def account(control_plane):
+    """The kubeconfig of the plugin's account."""
     return control_plane.service_account(*ACCOUNT)
 
 
-def test_the_agents_rights_are_enough(node, agent, pods):
+def test_the_plugins_rights_are_enough(node, account, pods):
     """Pods with all that identity needs, and the Topology Manager; no right more than shipped."""
     inits = [
         real_container("first", 1, runs_s=0.1),
@@ -71,7 +71,7 @@ def test_the_agents_rights_are_enough(node, agent, pods):
             real_pod("queried", main, inits=inits, annotations=annotations, nodeName=node.name)
         )
         made = pods.until("queried", is_running)
-        (found,) = read_node_pods(query(node, agent, KubeletClient.pods))
+        (found,) = read_node_pods(query(node, account, KubeletClient.pods))
         assert (found.namespace, found.name) == ("default", "queried")
         assert found.uid == made["metadata"]["uid"]
         assert found.annotations.items() >= annotations.items()
@@ -81,19 +81,19 @@ def test_the_agents_rights_are_enough(node, agent, pods):
             ("main", ContainerRole.APP, {RESOURCE: 2}),
         ]
         assert not found.is_deleting
-    assert query(node, agent, KubeletClient.topology_manager) == TopologyManager(
+    assert query(node, account, KubeletClient.topology_manager) == TopologyManager(
         TopologyManagerPolicy.BEST_EFFORT, TopologyManagerScope.POD
     )
 
 
-def test_the_checkpoint_holds_what_pod_resources_does_not(node, agent, pods):
+def test_the_checkpoint_holds_what_pod_resources_does_not(node, account, pods):
     """The same devices, and those of init containers besides."""
     with StubPlugin(node, {f"GPU-{i}": i // 4 for i in range(8)}) as plugin:
         plugin.until_listed()
         inits = [real_container("first", 3, runs_s=0.1)]
         pods.create(real_pod("holds", real_container("main", 2), inits=inits, nodeName=node.name))
         pods.until("holds", is_running)
-        known = read_node_pods(query(node, agent, KubeletClient.pods))
+        known = read_node_pods(query(node, account, KubeletClient.pods))
         held = as_holdings(read_checkpoint(node.checkpoint.read_bytes()), known)
         ids = {(one.name, one.container): one.ids for one in held}
         assert {key: ids[key] for key in holders(node)} == holders(node)
@@ -134,36 +134,36 @@ def test_a_plugin_that_cannot_read_the_pods_offers_no_gpu(
     control_plane, node_tools, pods, tmp_path
 ):
     """Unless it is set to; then what pods got is reported, and `/readyz` says what is wrong."""
-    deploy_agent(control_plane)
+    deploy_plugin(control_plane)
     other = tmp_path / "ca.crt"
     other.write_bytes(Authority("another").certificate)
     trust = ("--kubelet-ca", str(other))
     with KubeletNode(control_plane, "blind", node_tools) as node:
-        user = agent_kubeconfig(control_plane, node.name)
+        user = plugin_kubeconfig(control_plane, node.name)
 
         def annotations():
             path = f"/api/v1/nodes/{node.name}"
             return control_plane.client.get(path).json()["metadata"].get("annotations", {})
 
-        agent = start_agent(node, user, "dgx-1-v100", *trust, status=503)
+        plugin = start_plugin(node, user, "dgx-1-v100", *trust, status=503)
         await_so(lambda: names.TOPOLOGY in annotations(), "the topology")
-        status = agent.get("/readyz").text
+        status = plugin.get("/readyz").text
         assert status.startswith("pods unknown: the kubelet's pods cannot be read: ")
         assert "its certificate is not trusted" in status
         registered = f'coterie_plugin_registered{{resource="{RESOURCE}"}}'
-        assert f"{registered} 0.0" in agent.get("/metrics").text
-        agent.program.stop()
+        assert f"{registered} 0.0" in plugin.get("/metrics").text
+        plugin.program.stop()
 
         flags = (*trust, "--register-blind")
-        agent = start_agent(node, user, "dgx-1-v100", *flags, name="again", status=503)
-        await_so(lambda: f"{registered} 1.0" in agent.get("/metrics").text, "the registration")
+        plugin = start_plugin(node, user, "dgx-1-v100", *flags, name="again", status=503)
+        await_so(lambda: f"{registered} 1.0" in plugin.get("/metrics").text, "the registration")
         pods.create(real_pod("served", real_container("main", 2), nodeName=node.name))
         uid = pods.until("served", is_running)["metadata"]["uid"]
         await_so(lambda: decode_devices(annotations()[names.DEVICES]).holds != (), "the report")
         (hold,) = decode_devices(annotations()[names.DEVICES]).holds
         assert (hold.uid, hold.name, hold.container) == (uid, "served", "main")
         assert hold.ids == holders(node)["served", "main"]
-        assert "its certificate is not trusted" in agent.get("/readyz").text
+        assert "its certificate is not trusted" in plugin.get("/readyz").text
         pods.clear()
     control_plane.kubectl("delete", "node", "blind")
 
@@ -173,7 +173,7 @@ def test_a_plugin_that_cannot_read_the_pods_offers_no_gpu(
     [(KubeletClient.pods, "nodes/pods"), (KubeletClient.topology_manager, "nodes/configz")],
 )
 def test_missing_rights_are_named(control_plane, node, call, right):
-    """Whoever installs the agent without its role reads what it lacks."""
+    """Whoever installs the plugin without its role reads what it lacks."""
     name = f"without-{right.removeprefix('nodes/')}"
     control_plane.kubectl("create", "serviceaccount", name)
     config = control_plane.service_account("default", name)
@@ -195,13 +195,13 @@ def test_unknown_credentials_are_reported(control_plane, node, tmp_path):
     assert "authentication.webhook.enabled" in caught.value.detail
 
 
-def test_certificates_are_checked(node, agent, tmp_path):
+def test_certificates_are_checked(node, account, tmp_path):
     """By authority, and by the name that one says."""
-    assert query(node, agent, KubeletClient.pods, server_name=node.name)
-    assert query(node, agent, KubeletClient.pods, is_verified=False)
+    assert query(node, account, KubeletClient.pods, server_name=node.name)
+    assert query(node, account, KubeletClient.pods, is_verified=False)
     other = tmp_path / "ca.crt"
     other.write_bytes(Authority("another").certificate)
     for trust in ({"ca_file": other}, {"server_name": "another"}):
         with pytest.raises(Unreachable) as caught:
-            query(node, agent, KubeletClient.pods, **trust)
+            query(node, account, KubeletClient.pods, **trust)
         assert "its certificate is not trusted" in caught.value.detail

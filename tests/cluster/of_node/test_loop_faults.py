@@ -1,7 +1,7 @@
 """What a pod gets where something is wrong: a GPU that fails, a plan that cannot be kept, or none.
 
-On a real kubelet with the agent, extender and scheduler; each difference from a plan has to be
-reported by the agent on its Node, and by the extender on the pod.
+On a real kubelet with the plugin, extender and scheduler; each difference from a plan has to be
+reported by the plugin on its Node, and by the extender on the pod.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import pytest
 
 from tests.cluster.fleet.workload import RESOURCE, SCHEDULER, pod_path
 from tests.cluster.loop.loop_stage import RECORDING, loop_stage
-from tests.cluster.node.agent_account import agent_kubeconfig
-from tests.cluster.node.agent_process import start_agent
 from tests.cluster.node.kubelet_node import KubeletNode
+from tests.cluster.node.plugin_account import plugin_kubeconfig
+from tests.cluster.node.plugin_process import start_plugin
 from tests.cluster.node.real_pods import (
     has_ended,
     is_running,
@@ -32,9 +32,9 @@ EXTENDER = "coterie-extender"
 
 @pytest.fixture(scope="module")
 def stage(control_plane, node_tools):
-    """One node with its agent, extender and scheduler."""
+    """One node with its plugin, extender and scheduler."""
     with loop_stage(control_plane, node_tools, ["machine"]) as running:
-        running.start_agents()
+        running.start_plugins()
         yield running
 
 
@@ -44,7 +44,7 @@ def node(stage):
     (only,) = stage.nodes
     stage.until(lambda: stage.report(only).unhealthy == ())
     yield only
-    stage.agents[only.name].faults.unlink(missing_ok=True)
+    stage.plugins[only.name].faults.unlink(missing_ok=True)
 
 
 def gpus(stage, node):
@@ -69,7 +69,7 @@ def wanted(name, size, **fields):
 
 def spoil(stage, node, **faults):
     """Break the machine, at once and as a whole."""
-    file = stage.agents[node.name].faults
+    file = stage.plugins[node.name].faults
     beside = file.with_suffix(".new")
     beside.write_text(json.dumps(faults), encoding="utf-8")
     beside.rename(file)
@@ -155,15 +155,15 @@ def events(stage, pod, reason):
 def test_a_pod_that_runs_without_its_gpus_is_reported(stage, node_tools, pods):
     """Facts 11.1, the hazard: it started before the kubelet knew the resource.
 
-    By the agent's log and report, and by an Event on the pod; no GPUs are counted for it.
+    By the plugin's log and report, and by an Event on the pod; no GPUs are counted for it.
     """
     with KubeletNode(stage.plane, "bare", node_tools) as bare:
         pods.create(real_pod("without", real_container("main", 2), nodeName="bare"))
         pod = pods.until("without", is_running)
         assert seen(bare, pod) == set()
-        agent = start_agent(bare, agent_kubeconfig(stage.plane, "bare"), RECORDING)
-        stage.until(lambda: agent.events("plan_mismatch") != [])
-        (event,) = agent.events("plan_mismatch")
+        plugin = start_plugin(bare, plugin_kubeconfig(stage.plane, "bare"), RECORDING)
+        stage.until(lambda: plugin.events("plan_mismatch") != [])
+        (event,) = plugin.events("plan_mismatch")
         assert (event["kind"], event["pod"]) == ("no-devices", "default/without")
         assert "runs without the nvidia.com/gpu it requests" in event["detail"]
         stage.until(lambda: "GpusMissing" in stage.plane.kubectl("describe", "pod", "without"))

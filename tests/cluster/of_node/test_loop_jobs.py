@@ -1,6 +1,6 @@
-"""The loop closed: extender, scheduler, two real kubelets and the agent, under bursts of Jobs.
+"""The loop closed: extender, scheduler, two real kubelets and the plugin, under bursts of Jobs.
 
-Extender and agents have the rights of the chart and no more. What the extender planned, what the
+Extender and plugins have the rights of the chart and no more. What the extender planned, what the
 kubelets say they gave, and what the programs in the containers find in their environment are three
 witnesses that do not know of each other.
 """
@@ -59,7 +59,7 @@ def test_every_container_gets_what_was_planned(stage):
 
     Simulated nodes have no kubelet that could go its own way: their Jobs have plans and complete.
     """
-    stage.start_agents(name="planned")
+    stage.start_plugins(name="planned")
     stage.until(lambda: all(stage.report(node).policy is not None for node in stage.nodes))
     before = [stage.annotation(node, names.DEVICES) for node in stage.nodes]
     with stage.beside(SIMULATED) as simulated:
@@ -82,9 +82,9 @@ def test_every_container_gets_what_was_planned(stage):
 def test_without_a_preferred_allocation_the_kubelet_chooses_itself(stage):
     """What the same Jobs get where no plugin answers GetPreferredAllocation, as with other plugins.
 
-    The agent only reports; a plugin without preferences serves the same GPUs.
+    The plugin only reports; a plugin without preferences serves the same GPUs.
     """
-    stage.start_agents("--mode=reporter", name="reporter")
+    stage.start_plugins("--mode=reporter", name="reporter")
     with ExitStack() as stack:
         for node in stage.nodes:
             stage.until(lambda node=node: stage.annotation(node, names.TOPOLOGY) is not None)
@@ -97,22 +97,22 @@ def test_without_a_preferred_allocation_the_kubelet_chooses_itself(stage):
 
 
 def test_jobs_complete_while_everything_is_killed(stage):
-    """Agents, kubelets and extender by SIGKILL: no GPU has two holders, and every Job completes."""
+    """Plugins, kubelets and extender by SIGKILL: no GPU has two holders, all Jobs complete."""
     chance = random.Random(3)  # noqa: S311 - repeatable
-    stage.start_agents(name="killed")
+    stage.start_plugins(name="killed")
     ends = threading.Event()
     kills = []
 
     def kill():
         while not ends.wait(chance.uniform(2, 6)):
             node = chance.choice(stage.nodes)
-            what = chance.choice(("agent", "agent", "kubelet", "extender"))
+            what = chance.choice(("plugin", "plugin", "kubelet", "extender"))
             kills.append(what)
             if what == "kubelet":
                 node.restart_kubelet()
                 continue
-            agent, extender = stage.agents[node.name].program, stage.cast.extender
-            program = agent if what == "agent" else extender
+            plugin, extender = stage.plugins[node.name].program, stage.cast.extender
+            program = plugin if what == "plugin" else extender
             program.kill()
             time.sleep(chance.uniform(0, 2))
             program.start()

@@ -58,9 +58,9 @@ class Row:
 
 @pytest.fixture(scope="module")
 def stage(control_plane, node_tools):
-    """One node of two NUMA nodes with its agent, extender and scheduler."""
+    """One node of two NUMA nodes with its plugin, extender and scheduler."""
     with loop_stage(control_plane, node_tools, ["machine"]) as running:
-        running.start_agents()
+        running.start_plugins()
         yield running
 
 
@@ -69,7 +69,7 @@ def stage(control_plane, node_tools):
     [pytest.param(*one, id="-".join(o.value for o in one)) for one in CONFIGS],
 )
 def test_plans_stay_inside_what_the_kubelet_allows(stage, policy, scope):
-    """The agent notices the change by itself and reports it; from then on plans fit.
+    """The plugin notices the change by itself and reports it; from then on plans fit.
 
     First the node is filled again and again, by pods that come one by one or all at once. Then Jobs
     come and go.
@@ -95,16 +95,16 @@ def test_plans_stay_inside_what_the_kubelet_allows(stage, policy, scope):
     assert stage.unreported(verdict.astray) == []
 
 
-def test_what_the_kubelet_gives_twice_is_refused_by_the_agent(stage):
+def test_what_the_kubelet_gives_twice_is_refused_by_the_plugin(stage):
     """Kubernetes 137534: a List of PodResources in the middle of an allocation loses count of it.
 
-    Exporters of metrics call List at any time. Here one does while the agent is stopped, where
+    Exporters of metrics call List at any time. Here one does while the plugin is stopped, where
     devices are aligned: the kubelet has chosen already, and a pod has just ended. The next pod is
     given the same NUMA node once more; the refusal has the kubelet count right again.
     """
     (node,) = stage.nodes
     configure(stage, TopologyManagerPolicy.RESTRICTED, TopologyManagerScope.CONTAINER)
-    pods, agent = RealPods(stage.plane), stage.agents[node.name]
+    pods, plugin = RealPods(stage.plane), stage.plugins[node.name]
 
     def run(name, size, **fields):
         main = real_container("main", size, **fields)
@@ -116,12 +116,12 @@ def test_what_the_kubelet_gives_twice_is_refused_by_the_agent(stage):
     assert is_running(run("ends", 1, lifecycle={"preStop": {"sleep": {"seconds": 15}}}))
     pods.delete("first-node")
     pods.delete_later("ends")
-    agent.program.pause()
+    plugin.program.pause()
     try:
         pods.create(real_pod("has-it", real_container("main", 4), nodeName=node.name))
         stage.until(lambda: ("ends", "main") not in holders(node))
     finally:
-        agent.program.resume()
+        plugin.program.resume()
     assert is_running(pods.until("has-it", is_settled))
     pod = run("too", 4)
     assert pod["status"].get("reason") == "UnexpectedAdmissionError", pod["status"]
@@ -134,12 +134,12 @@ def test_what_the_kubelet_gives_twice_is_refused_by_the_agent(stage):
 
 
 def configure(stage, policy, scope):
-    """Restart the kubelet so; wait until the agent has reported it, and pods run there again."""
+    """Restart the kubelet so; wait until the plugin has reported it, and pods run there again."""
     (node,) = stage.nodes
-    agent = stage.agents[node.name]
-    n_before = len(registrations(agent))
+    plugin = stage.plugins[node.name]
+    n_before = len(registrations(plugin))
     node.restart_kubelet(topologyManagerPolicy=policy.value, topologyManagerScope=scope.value)
-    stage.until(lambda: len(registrations(agent)) > n_before)
+    stage.until(lambda: len(registrations(plugin)) > n_before)
     stage.until(lambda: len(allocatable_devices(node)) == N_GPUS)
     expected = {"policy": policy.value, "scope": scope.value}
     learned_s = stage.until(lambda: stage.known(node)["topology_manager"] == expected)
@@ -155,9 +155,9 @@ def configure(stage, policy, scope):
     raise AssertionError(msg)
 
 
-def registrations(agent):
-    """How often a kubelet has taken the agent's devices."""
-    return [one for one in agent.events("registration") if one["phase"] == "registered"]
+def registrations(plugin):
+    """How often a kubelet has taken the plugin's devices."""
+    return [one for one in plugin.events("registration") if one["phase"] == "registered"]
 
 
 def fill(stage, prefix, filling, is_one_by_one):

@@ -19,8 +19,8 @@ import pytest
 
 from tests.cluster.fleet.nodes import node_path
 from tests.cluster.fleet.workload import RESOURCE
-from tests.cluster.node.agent_account import agent_kubeconfig, deploy_agent
-from tests.cluster.node.agent_process import start_agent
+from tests.cluster.node.plugin_account import deploy_plugin, plugin_kubeconfig
+from tests.cluster.node.plugin_process import start_plugin
 from tests.cluster.node.real_pods import RealPods, is_running, real_container, real_pod
 from tests.cluster.node.stub_plugin import VARIABLE, StubPlugin, allocatable_devices, held_by
 from tests.cluster.programs.containerd import endpoint
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.cluster.control.control_plane import ControlPlane
-    from tests.cluster.node.agent_process import AgentProcess
     from tests.cluster.node.kubelet_node import KubeletNode, NodeTools
+    from tests.cluster.node.plugin_process import PluginProcess
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kubelet, pytest.mark.own_plane]
 
@@ -43,7 +43,7 @@ N_GPUS = 8
 SOON_S = 60.0
 WITHOUT_GPUS_AT_MOST_S = 40.0
 """From the end of one plugin until the Node has all GPUs again: ten times what is usual, most of
-which is the start of an agent."""
+which is the start of a plugin."""
 OURS = {names.TOPOLOGY, names.DEVICES}
 STUB = "nvidia-gpu.sock"
 """As NVIDIA's plugin calls its socket (k8s-device-plugin v0.20.0, internal/plugin/server.go)."""
@@ -72,21 +72,21 @@ class Machine:
     user: Path
     pods: RealPods
     ids: tuple[str, ...]
-    n_agents: int = 0
+    n_plugins: int = 0
 
     def stub(self) -> StubPlugin:
         """A stand-in for NVIDIA's plugin; it serves and registers when it is entered."""
         return StubPlugin(self.node, dict.fromkeys(self.ids), socket=STUB)
 
     @contextlib.contextmanager
-    def agent(self):
-        """Coterie's agent, with the rights of the node plugin."""
-        self.n_agents += 1
-        agent = start_agent(self.node, self.user, RECORDING, name=f"agent-{self.n_agents}")
+    def plugin(self):
+        """Coterie's plugin, with the rights of the node plugin."""
+        self.n_plugins += 1
+        plugin = start_plugin(self.node, self.user, RECORDING, name=f"plugin-{self.n_plugins}")
         try:
-            yield agent
+            yield plugin
         finally:
-            agent.program.stop()
+            plugin.program.stop()
 
     def status(self) -> tuple[int, int]:
         """Capacity and allocatable of the Node."""
@@ -165,9 +165,9 @@ def until(is_so: Callable[[], Any]) -> None:
 
 @pytest.fixture(scope="module")
 def account(control_plane, node):
-    """Rights and policies of the node plugin, and the agent's token on this node."""
-    deploy_agent(control_plane)
-    return agent_kubeconfig(control_plane, node.name)
+    """Rights and policies of the node plugin, and the plugin's token on this node."""
+    deploy_plugin(control_plane)
+    return plugin_kubeconfig(control_plane, node.name)
 
 
 @pytest.fixture
@@ -188,7 +188,7 @@ def test_a_node_moves_and_moves_back_below_running_containers(machine):
         away_s = time.monotonic()
     until(lambda: machine.status() == (N_GPUS, 0))  # capacity stays for five minutes
 
-    with machine.agent():
+    with machine.plugin():
         until(machine.offers_all)
         there_s = time.monotonic() - away_s
         assert machine.process("first") == first
@@ -214,60 +214,60 @@ def test_a_node_moves_and_moves_back_below_running_containers(machine):
     assert max(there_s, back_s) < WITHOUT_GPUS_AT_MOST_S
 
 
-def registrations(agent: AgentProcess) -> int:
-    """How often a kubelet began to watch the agent's devices, by its metrics."""
+def registrations(plugin: PluginProcess) -> int:
+    """How often a kubelet began to watch the plugin's devices, by its metrics."""
     name = f'coterie_plugin_registrations_total{{resource="{RESOURCE}"}}'
-    (line,) = [one for one in agent.get("/metrics").text.splitlines() if one.startswith(name)]
+    (line,) = [one for one in plugin.get("/metrics").text.splitlines() if one.startswith(name)]
     return int(float(line.rpartition(" ")[2]))
 
 
-def test_an_agent_that_comes_second_does_not_see_the_other(machine):
+def test_a_plugin_that_comes_second_does_not_see_the_other(machine):
     """It serves, and its metrics show nothing until the other ends.
 
     Before 1.37 it then registers again; from 1.37 on that takes nothing from it.
     """
     with machine.stub() as stub:
         until(machine.offers_all)
-        with machine.agent() as agent:
+        with machine.plugin() as plugin:
             until(machine.offers_all)
             machine.start("taken", 1)
-            assert registrations(agent) == 1
-            assert agent.get("/readyz").status_code == 200
+            assert registrations(plugin) == 1
+            assert plugin.get("/readyz").status_code == 200
             assert stub.calls_of("Allocate") == []
             stub.stop()
             if not machine.node.knows_plugins_by_socket:
-                until(lambda: registrations(agent) == 2)
+                until(lambda: registrations(plugin) == 2)
             until(machine.offers_all)
             machine.start("after", 1)
-            assert registrations(agent) == (1 if machine.node.knows_plugins_by_socket else 2)
+            assert registrations(plugin) == (1 if machine.node.knows_plugins_by_socket else 2)
 
 
-def test_an_agent_is_registered_when_a_plugin_that_came_after_it_has_ended(machine):
-    """Before 1.37 the kubelet has no device, and still watches the agent, which sees no end."""
-    with machine.agent() as agent:
+def test_a_plugin_is_registered_when_another_that_came_after_it_has_ended(machine):
+    """Before 1.37 the kubelet has no device, and still watches the plugin, which sees no end."""
+    with machine.plugin() as plugin:
         until(machine.offers_all)
         with machine.stub() as stub:
             until(lambda: stub.streams)
             machine.start("others", 1)
             assert len(stub.calls_of("Allocate")) == 1
-            assert registrations(agent) == 1
+            assert registrations(plugin) == 1
         if machine.node.knows_plugins_by_socket:
             time.sleep(1.0)  # nothing shows that the kubelet has processed the end
         else:
             lost_s = time.monotonic()
-            until(lambda: machine.status() == (N_GPUS, 0) or registrations(agent) == 2)
-            until(lambda: registrations(agent) == 2)
+            until(lambda: machine.status() == (N_GPUS, 0) or registrations(plugin) == 2)
+            until(lambda: registrations(plugin) == 2)
             until(machine.offers_all)
             print(f"without GPUs: {time.monotonic() - lost_s:.1f} s")  # noqa: T201 - a figure
             assert time.monotonic() - lost_s < WITHOUT_GPUS_AT_MOST_S
         machine.start("after", 1)
         assert machine.status() == (N_GPUS, N_GPUS)
-        assert registrations(agent) == (1 if machine.node.knows_plugins_by_socket else 2)
+        assert registrations(plugin) == (1 if machine.node.knows_plugins_by_socket else 2)
 
 
-def test_before_1_37_the_agent_has_to_end_first_on_the_way_back(machine):
+def test_before_1_37_the_plugin_has_to_end_first_on_the_way_back(machine):
     """There the end of its watch takes the registration of whoever came after it, for good."""
-    with machine.agent():
+    with machine.plugin():
         until(machine.offers_all)
         stub = machine.stub()
         stub.__enter__()
@@ -283,10 +283,10 @@ def test_before_1_37_the_agent_has_to_end_first_on_the_way_back(machine):
         stub.stop()
 
 
-def test_what_an_agent_leaves_is_cleaned_from_a_moved_node(machine):
-    """By the agent's own account and below the policies; what the other plugin needs stays."""
+def test_what_a_plugin_leaves_is_cleaned_from_a_moved_node(machine):
+    """By the plugin's own account and below the policies; what the other plugin needs stays."""
     cdi = machine.node.folder / "cdi"
-    with machine.agent():
+    with machine.plugin():
         until(lambda: machine.annotations().keys() >= OURS)
     assert list(machine.node.device_plugins.glob("*coterie*")) == []
     assert machine.annotations().keys() >= OURS

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.cluster.control.manifests import await_so
-from tests.cluster.node.agent_account import agent_kubeconfig, deploy_agent
-from tests.cluster.node.agent_process import start_agent
+from tests.cluster.node.plugin_account import deploy_plugin, plugin_kubeconfig
+from tests.cluster.node.plugin_process import start_plugin
 from tests.cluster.node.real_pods import is_running, real_container, real_pod
 from tests.cluster.node.stub_plugin import allocatable_devices, held_by
 
@@ -17,12 +17,12 @@ N_GPUS, N_REPLICAS = 8, 4
 
 def test_eight_pods_of_one_replica_are_on_eight_gpus(control_plane, node, pods):
     """And the next eight once more on all of them."""
-    deploy_agent(control_plane)
+    deploy_plugin(control_plane)
     file = node.folder / "time-slicing.yaml"
     resource = f"{{name: nvidia.com/gpu, replicas: {N_REPLICAS}}}"
     file.write_text(f"version: v1\nsharing: {{timeSlicing: {{resources: [{resource}]}}}}\n")
-    user = agent_kubeconfig(control_plane, node.name)
-    agent = start_agent(node, user, "dgx-1-v100", "--config-file", str(file))
+    user = plugin_kubeconfig(control_plane, node.name)
+    plugin = start_plugin(node, user, "dgx-1-v100", "--config-file", str(file))
     try:
         n_all = N_GPUS * N_REPLICAS
         await_so(lambda: len(allocatable_devices(node)) == n_all, f"{n_all} replicas")
@@ -37,4 +37,4 @@ def test_eight_pods_of_one_replica_are_on_eight_gpus(control_plane, node, pods):
                 used.add(replica.partition("::")[0])
             assert len(used) == N_GPUS
     finally:
-        agent.program.stop()
+        plugin.program.stop()

@@ -137,7 +137,7 @@ def test_a_client_certificate_is_shown(tmp_path):
     site = Site(tmp_path, "127.0.0.1")
     site.tls.verify_mode = ssl.CERT_REQUIRED
     site.tls.load_verify_locations(cadata=site.cluster.certificate.decode())
-    body, received = pods(site, config=site.config(site.cluster.client("agent")))
+    body, received = pods(site, config=site.config(site.cluster.client("plugin")))
     assert (body, who(received[0])) == (b"pods", None)
     with pytest.raises(KubeError):
         pods(site, config=site.config(SECRET))

@@ -346,7 +346,7 @@ def test_a_pod_of_a_daemonset_stays(root, is_clean):
 
 
 def answer_of(port, path):
-    """Status and content of a route of the agent, which listens before it does anything else."""
+    """Status and content of a route of the plugin, which listens before it does anything else."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=DEADLINE_S)
     with contextlib.closing(connection):
         connection.request("GET", path)

@@ -22,7 +22,7 @@ UUIDS = [uuid_of(i) for i in range(8)]
 
 
 class View:
-    """What an agent would get, and the log."""
+    """What a plugin would get, and the log."""
 
     def __init__(self):
         self.unhealthy = []

@@ -1,4 +1,4 @@
-"""What an agent knows of its node, written down in a line."""
+"""What a plugin knows of its node, written down in a line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of several errors that end an agent is reported."""
+"""Which of several errors that end a plugin is reported."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ OURS, LATER, FOREIGN = ReadingError("ours"), RegistrationError("later"), OSError
 )
 def test_the_first_plugin_error_is_reported(errors):
     """People read one sentence, not a tree of tracebacks."""
-    assert first_plugin_error(ExceptionGroup("agent", errors)) is OURS
+    assert first_plugin_error(ExceptionGroup("plugin", errors)) is OURS
 
 
 def test_without_a_plugin_error_all_errors_are_kept():
     """None of them may hide another."""
-    errors = ExceptionGroup("agent", [FOREIGN, ExceptionGroup("socket", [ValueError("odd")])])
+    errors = ExceptionGroup("plugin", [FOREIGN, ExceptionGroup("socket", [ValueError("odd")])])
     assert first_plugin_error(errors) is errors

@@ -78,7 +78,7 @@ print([name for name in unused if name in sys.modules])
 """
 
 
-def test_the_agent_does_without_what_it_never_uses():
+def test_the_plugin_does_without_what_it_never_uses():
     """Its memory is counted: it runs on every node."""
     done = subprocess.run(
         [sys.executable, "-c", AGENT], capture_output=True, text=True, check=True, timeout=60

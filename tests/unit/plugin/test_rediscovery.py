@@ -186,7 +186,7 @@ def test_a_newer_reading_is_tried_at_once():
 
 
 def test_nothing_is_served_once_it_is_stopped():
-    """The agent has ended; another one may have begun."""
+    """The plugin has ended; another one may have begun."""
 
     async def go():
         node = Node()

@@ -1,4 +1,4 @@
-"""Agents one after another in a process: what begins the next, and what ends all."""
+"""Plugins one after another in a process: what begins the next, and what ends all."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from kube.errors import SettingsError
 from plugin.config import load_settings
 from plugin.nvidia.nvml.errors import NvmlError
-from plugin.wiring import ReadTiming, Running, open_reader, run_agents, serving_rules
+from plugin.wiring import ReadTiming, Running, open_reader, run_plugins, serving_rules
 from tests.changes import Changes
 from tests.fake_nvml import fake_of, installed
 from tests.unit.plugin.machine_values import gpu_reading, mig_device
@@ -53,7 +53,7 @@ NO_DRIVER = 9
 
 @dataclass
 class Node:
-    """Settings of a node without kubelet and API server, and the log of its agents."""
+    """Settings of a node without kubelet and API server, and the log of its plugins."""
 
     root: Path
     flags: Mapping[str, object] = field(default_factory=dict)
@@ -93,16 +93,16 @@ class Node:
 
     @property
     def is_listing(self) -> bool:
-        """Whether an agent runs that has read its machine."""
-        return self.running.agent is not None and bool(self.of("registration"))
+        """Whether a plugin runs that has read its machine."""
+        return self.running.plugin is not None and bool(self.of("registration"))
 
     def work(self):
         """What is tried."""
-        return run_agents(self.load, running=self.running, log=self, timing=self.timing)
+        return run_plugins(self.load, running=self.running, log=self, timing=self.timing)
 
     @contextlib.asynccontextmanager
     async def started(self):
-        """With agents running, until the end of the block."""
+        """With plugins running, until the end of the block."""
         task = asyncio.create_task(self.work())
         try:
             yield task
@@ -154,10 +154,10 @@ def test_figures_that_cannot_be_read_stop_the_start(root, make):
     node = Node(root, {"measurements": str(path)})
     with pytest.raises(SettingsError, match=rf"setting measurements: file {path}: [^\[]"):
         asyncio.run(node.work())
-    assert node.running.agent is None
+    assert node.running.plugin is None
 
 
-# --- One agent after another -----------------------------------------------------------------
+# --- One plugin after another -----------------------------------------------------------------
 
 
 def test_a_reload_reads_settings_and_machine_again(root):
@@ -167,26 +167,26 @@ def test_a_reload_reads_settings_and_machine_again(root):
         node = Node(root)
         async with node.started():
             await node.changes.until(lambda: node.is_listing)
-            first = node.running.agent
+            first = node.running.plugin
             assert await node.get("/livez") == (200, "ok")
             status, text = await node.get("/readyz")
             assert (status, text.partition(":")[0]) == (503, "pods unknown")
             node.flags = {"simulate": "8x-l4", "log_level": "debug"}
             node.running.reload()
             await node.changes.until(lambda: len(node.of("machine_read")) == 2)
-            assert node.running.agent is not first
+            assert node.running.plugin is not first
             assert len(node.of("listening")) == 2
             assert [one["simulate"] for one in node.of("effective_settings")] == [
                 "dgx-1-v100",
                 "8x-l4",
             ]
-        assert node.running.agent is None
+        assert node.running.plugin is None
         assert (node.running.live(), node.running.ready()) == ("", "no machine could be read yet")
 
     asyncio.run(go())
 
 
-def test_other_resources_begin_an_agent_under_the_same_settings(root):
+def test_other_resources_begin_a_plugin_under_the_same_settings(root):
     """MIG was switched on: a new resource needs its own server, and nothing else changes."""
     faults = root / "faults.json"
     flags = {"simulate": "dgx-a100", "simulate_faults": str(faults), "mig_strategy": "mixed"}
@@ -197,8 +197,8 @@ def test_other_resources_begin_an_agent_under_the_same_settings(root):
             await node.changes.until(lambda: node.is_listing)
             faults.write_text(json.dumps({"mig": {"0": ["1g.5gb"] * 7}}))
             with contextlib.closing(open_reader(node.load().settings)) as reader:
-                assert node.running.agent is not None
-                node.running.agent.see_reading(reader.read())  # before its own time comes
+                assert node.running.plugin is not None
+                node.running.plugin.see_reading(reader.read())  # before its own time comes
             mig = "nvidia.com/mig-1g.5gb"
             await node.changes.until(
                 lambda: {one["resource"] for one in node.of("registration")} == {GPU, mig}
@@ -273,7 +273,7 @@ def test_a_library_that_does_not_suit_the_driver_ends_the_process(root):
 
 
 def test_a_port_in_use_stops_the_start(root):
-    """Two agents on a node's network; nothing is left open."""
+    """Two plugins on a node's network; nothing is left open."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -6,7 +6,7 @@ either which GPUs of that node are free.
 
 Who says which GPUs a container has, most trusted first:
 
-1. the node's agent, in `coterie.gpu/devices` on the Node (from the kubelet's PodResources);
+1. the node's plugin, in `coterie.gpu/devices` on the Node (from the kubelet's PodResources);
 2. the kubelet, in `pod.status` (from Kubernetes 1.36);
 3. `coterie.gpu/allocated` on the pod;
 4. `coterie.gpu/plan` on the pod.
@@ -15,8 +15,8 @@ The first that names the container counts, for this container alone. Where two c
 GPU, the more trusted one has it, then the first in the list, and the other's are not known.
 
 A device that is no whole GPU of the topology (a partition, a replica of a shared GPU) makes no set.
-A replica `GPU-…::2` takes its GPU all the same. The agent's words about pods that have ended do not
-count, and those about pods that are not in the list take their GPUs.
+A replica `GPU-…::2` takes its GPU all the same. The plugin's words about pods that have ended do
+not count, and those about pods that are not in the list take their GPUs.
 """
 
 from __future__ import annotations

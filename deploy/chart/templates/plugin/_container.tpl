@@ -1,15 +1,15 @@
-{{/* Whether the agent writes CDI specifications: "true" or nothing. */}}
+{{/* Whether the plugin writes CDI specifications: "true" or nothing. */}}
 {{- define "coterie.writesCdi" -}}
 {{- if and (eq (include "coterie.deviceListStrategy" .) "cdi-cri") (ne .Values.plugin.profile "simulated") }}true{{ end -}}
 {{- end }}
 
-{{/* What the agent's container gets of its environment. */}}
+{{/* What the plugin's container gets of its environment. */}}
 {{- define "coterie.pluginEnv" -}}
 {{- $plugin := .Values.plugin -}}
 {{- $strategy := include "coterie.deviceListStrategy" . -}}
 - name: NODE_NAME
   valueFrom: {fieldRef: {fieldPath: spec.nodeName}}
-- name: POD_UID # by it the agent knows its own RuntimeClass
+- name: POD_UID # by it the plugin knows its own RuntimeClass
   valueFrom: {fieldRef: {fieldPath: metadata.uid}}
 - name: NODE_IP # address of the kubelet's API
   valueFrom: {fieldRef: {fieldPath: status.hostIP}}

@@ -56,7 +56,7 @@ def watching(
     return server.lines(Request("GET", "/api/v1/pods", 60.0, query=query))
 
 
-def test_a_node_is_what_agent_and_kubelet_make_of_it():
+def test_a_node_is_what_plugin_and_kubelet_make_of_it():
     """With the ids of its devices, its zone and labels, and a report where there is one."""
     groups = {"count": 2, "machine": "dgx-1-v100", "unhealthy": [3], "labels": {"l": "v"}}
     kept = ["nvidia.com/gpu.product"]

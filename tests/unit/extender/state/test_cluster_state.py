@@ -425,7 +425,7 @@ class TestPlannedPods:
         assert (free(cluster, "n1"), shown(cluster, "n1")["removed"]) == ("1100", [])
 
     def test_a_held_device_that_the_node_no_longer_has_is_lost(self):
-        """What the agent says of a pod that has no plan, or other devices than planned."""
+        """What the plugin says of a pod that has no plan, or other devices than planned."""
         held = report(holds=(hold("p", "n1-0", "gone-1"), hold("q", "n1-2", "gone-2")))
         cluster = live(node("n1", devices=held))
         cluster.pods.update(facts("p"))
@@ -553,7 +553,7 @@ class TestForeignPods:
         assert (free(cluster, "n1"), cluster.take_effects()) == ("0011", (probe("p"),))
 
     def test_the_nodes_report_names_its_devices(self):
-        """Before 1.36 the node's agent is the only one who knows."""
+        """Before 1.36 the node's plugin is the only one who knows."""
         cluster = live(node("n1"))
         cluster.pods.update(facts("p"))
         cluster.pods.read(whole("p", "n1", 2))

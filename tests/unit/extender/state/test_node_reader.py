@@ -233,7 +233,7 @@ def test_an_unknown_model_is_reported_for_one_of_its_nodes(reader):
 
 
 def test_unknown_models_are_not_remembered_without_bound(reader, monkeypatch):
-    """An agent may name another model each time."""
+    """A plugin may name another model each time."""
     monkeypatch.setattr(node_reader, "MAX_UNKNOWN_MODELS", 0)
     assert [len(reader.read(colossus(name)).problems) for name in ("n1", "n2")] == [1, 1]
 

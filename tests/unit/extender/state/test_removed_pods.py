@@ -72,7 +72,7 @@ def test_a_pod_that_is_still_there_has_its_devices():
 
 
 def test_without_a_plan_the_next_report_shows_what_it_holds():
-    """Its devices are in the report as long as the agent finds them, and not beyond."""
+    """Its devices are in the report as long as the plugin finds them, and not beyond."""
     holding = report(holds=(hold("p", "n1-1"),), generation=1)
     cluster = live(node("n1", devices=holding))
     cluster.pods.update(facts("p"))
@@ -85,7 +85,7 @@ def test_without_a_plan_the_next_report_shows_what_it_holds():
 
 
 def test_a_report_does_not_end_a_planned_pod():
-    """An agent names no pod that has what was planned for it."""
+    """A plugin names no pod that has what was planned for it."""
     cluster = deleted(FORCED, cluster=live(node("n1", devices=report(generation=1))))
     cluster.update_node(node("n1", devices=report(generation=2)))
     assert free(cluster, "n1") == "0011"

@@ -79,7 +79,7 @@ def test_a_topology_that_cannot_be_read_fails():
     ],
 )
 def test_reports_say_what_is_wrong(report, state, words):
-    """As the node's agent wrote them."""
+    """As the node's plugin wrote them."""
     (finding,) = check_devices(seen(node(devices=encode_devices(report))))
     assert finding.state.value == state
     assert words in finding.about

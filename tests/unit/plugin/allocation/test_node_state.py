@@ -1,4 +1,4 @@
-"""What the agent knows of its node, note by note."""
+"""What the plugin knows of its node, note by note."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def blind(*recorded, listed=(), has_devices=True):
     return KubeletSnapshot(None, devices, tuple(recorded) if has_devices else None, "no /pods")
 
 
-def test_before_a_look_and_after_one_without_pods_the_agent_is_blind():
+def test_before_a_look_and_after_one_without_pods_the_plugin_is_blind():
     """No plan can be known."""
     known = state()
     assert known.is_blind

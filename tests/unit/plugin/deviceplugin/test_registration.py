@@ -607,7 +607,7 @@ def test_without_a_kubelet_socket_the_plugin_serves_and_does_not_register(root):
 
 @pytest.mark.parametrize("kubelet", ["", "kubelet.sock"])
 def test_without_resources_it_waits(root, kubelet):
-    """A node without GPUs runs the agent, too."""
+    """A node without GPUs runs the plugin, too."""
 
     async def go():
         plugin = Plugin(root, kubelet=kubelet)

@@ -411,7 +411,7 @@ def test_marks_that_a_later_process_must_know():
     ],
 )
 def test_no_mark_hides_one_that_lasts(steps, code):
-    """An upgrade of the agent must not offer a GPU that only a reset or a restart clears."""
+    """An upgrade of the plugin must not offer a GPU that only a reset or a restart clears."""
     state = after(fresh(), *((0, step) for step in steps))
     assert state.lasting() == (() if code is None else (LastingFault(A, "XID", code),))
 

@@ -55,14 +55,14 @@ class Kubelet:
     ],
 )
 def test_one_poll_is_one_request(answer, settings, errors):
-    """The start of an agent waits for no more."""
+    """The start of a plugin waits for no more."""
     kubelet = Kubelet([answer])
     assert run_at_once(kubelet.poller().poll()) is bool(settings)
     assert (kubelet.times_s, kubelet.settings, kubelet.errors) == ([0.0], settings, errors)
 
 
 def test_requests_that_fail_are_retried_with_growing_delays():
-    """The agent may lack the right for hours, and get it then."""
+    """The plugin may lack the right for hours, and get it then."""
     kubelet = Kubelet([*[SILENT] * 9, NONE])
 
     async def go():
@@ -92,7 +92,7 @@ def test_a_new_start_replaces_the_poll_in_flight():
 
 
 def test_nothing_is_requested_once_it_is_stopped():
-    """The agent has ended."""
+    """The plugin has ended."""
     kubelet = Kubelet([SILENT])
 
     async def go():

@@ -97,7 +97,7 @@ def test_a_mig_device_needs_the_capabilities_that_the_driver_lists(root):
 
 
 def test_the_drivers_library_is_looked_for_when_nvml_is_opened(root, monkeypatch):
-    """A driver container may put it there while the agent waits."""
+    """A driver container may put it there while the plugin waits."""
     loaded: list[Path] = []
     monkeypatch.setattr("plugin.nvidia.nvml.reader.preload", loaded.append)
     settings = load_settings({"driver_root_ctr_path": root}, {}).settings
@@ -116,7 +116,7 @@ def test_the_drivers_library_is_looked_for_when_nvml_is_opened(root, monkeypatch
 
 
 def test_a_library_that_is_none_is_a_machine_that_cannot_be_read(root):
-    """So that the agent can wait for a driver."""
+    """So that the plugin can wait for a driver."""
     library = root / "usr" / "lib64" / "libnvidia-ml.so.1"
     library.parent.mkdir(parents=True)
     library.write_text("no library")

@@ -1,4 +1,4 @@
-"""What a probe and a scraper read from the agent, over real HTTP."""
+"""What a probe and a scraper read from the plugin, over real HTTP."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def endpoint(live="", ready=""):
     ],
 )
 def test_each_path_says_its_own(path, made, status, text):
-    """A live agent that is not ready must not be killed, nor one that hangs be kept."""
+    """A live plugin that is not ready must not be killed, nor one that hangs be kept."""
     with serving(made, address="127.0.0.1", port=0) as port:
         answer = httpx.get(f"http://127.0.0.1:{port}{path}", timeout=60)
     assert answer.status_code == status

@@ -1,4 +1,4 @@
-"""The metrics of the agent: which series exist before anything happens."""
+"""The metrics of the plugin: which series exist before anything happens."""
 
 from __future__ import annotations
 

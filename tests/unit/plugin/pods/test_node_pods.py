@@ -53,7 +53,7 @@ def test_a_pod_is_read():
 
 
 def test_the_runtime_class_is_read():
-    """By that of its own pod the agent knows which runtime gave it the machine."""
+    """By that of its own pod the plugin knows which runtime gave it the machine."""
     (found,) = read(pod(spec={"runtimeClassName": "nvidia"}))
     assert found.runtime_class == "nvidia"
     assert read(pod())[0].runtime_class == ""

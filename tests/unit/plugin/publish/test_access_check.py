@@ -18,7 +18,7 @@ DEFAULT = (
     f"{ENVVAR} needs the vendor's container runtime, which may not be the node's default: "
     "this pod has it by RuntimeClass nvidia, and pods without it get no GPU"
 )
-AGENT = node_pod("agent", runtime_class="nvidia")
+AGENT = node_pod("plugin", runtime_class="nvidia")
 OTHER = node_pod("other", runtime_class="kata")
 
 
@@ -28,7 +28,7 @@ def access(*lacks, needs_runtime=""):
 
 
 class Node:
-    """An agent on a node, and the API server that takes its Events."""
+    """A plugin on a node, and the API server that takes its Events."""
 
     def __init__(self, refusal=None):
         self.refusal = refusal
@@ -62,7 +62,7 @@ def test_what_is_complete_is_not_mentioned():
     """Neither with CDI, nor where the vendor's runtime is the default one."""
     node = Node().see(access(), [AGENT, OTHER], access(), [OTHER])
     assert (node.check.problems, node.emitted, node.events) == ((), [], [])
-    default = node_pod("agent")
+    default = node_pod("plugin")
     node = Node().see(access(needs_runtime=ENVVAR), [default, OTHER])
     assert (node.check.problems, node.emitted, node.events) == ((), [], [])
 
@@ -76,7 +76,7 @@ def test_what_a_specification_lacks_is_an_event_on_the_node():
     assert (event.component, event.instance) == ("coterie-plugin", NODE)
 
 
-def test_a_runtime_that_the_agent_has_to_name_may_not_be_the_users():
+def test_a_runtime_that_the_plugin_has_to_name_may_not_be_the_users():
     """A variable that no runtime reads is no error, and no GPU."""
     node = Node().see(access(LACK, needs_runtime=ENVVAR), [OTHER], [AGENT, OTHER])
     assert node.check.problems == (LACK, DEFAULT)
@@ -85,7 +85,7 @@ def test_a_runtime_that_the_agent_has_to_name_may_not_be_the_users():
 
 
 def test_a_problem_is_said_once_and_again_when_it_is_over():
-    """Pods are seen every 30 s; a list without the agent's own pod changes nothing."""
+    """Pods are seen every 30 s; a list without the plugin's own pod changes nothing."""
     needy = access(needs_runtime=ENVVAR)
     node = Node().see([AGENT], needy, [AGENT], [OTHER], needy, access())
     assert node.emitted == [AccessChecked((DEFAULT,)), AccessChecked(())]
@@ -101,7 +101,7 @@ def test_an_event_that_cannot_be_written_is_logged():
     assert "no route" in failed.detail
 
 
-def test_an_agent_that_ends_writes_no_more():
+def test_a_plugin_that_ends_writes_no_more():
     """The connection is closed."""
 
     async def go():

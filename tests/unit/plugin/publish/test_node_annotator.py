@@ -186,7 +186,7 @@ def test_what_is_wanted_is_written_at_once():
 
 
 def test_what_is_there_already_is_not_written():
-    """A restarted agent finds its own annotations, and writes nothing."""
+    """A restarted plugin finds its own annotations, and writes nothing."""
     text = encode_devices(replace(REPORT, generation=7))
 
     async def act(scene):

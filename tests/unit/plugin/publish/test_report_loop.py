@@ -273,7 +273,7 @@ BARE = MissingDevices("uid-free", "default", "free", "main", "nvidia.com/gpu")
 
 
 def test_a_pod_without_its_devices_is_reported_for_as_long_as_it_runs():
-    """The extender writes an Event; the agent may write nothing on pods."""
+    """The extender writes an Event; the plugin may write nothing on pods."""
     node = Node([snapshot(RUNNING), snapshot(RUNNING), snapshot()]).run(35.0)
     assert [report.missing for report in node.reports] == [(BARE,), (BARE,), ()]
 

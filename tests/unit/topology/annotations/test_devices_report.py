@@ -99,7 +99,7 @@ reports = st.builds(
 
 @given(report=reports)
 def test_any_report_reads_back_as_itself(report: DevicesReport) -> None:
-    """The agent writes, the extender reads: not one fact may change on the way."""
+    """The plugin writes, the extender reads: not one fact may change on the way."""
     assert decode_devices(encode_devices(report)) == report
 
 
@@ -119,7 +119,7 @@ def test_containers_that_run_without_devices_have_a_text_of_their_own() -> None:
     )
 
 
-def test_faults_that_outlive_the_agent_have_a_text_of_their_own() -> None:
+def test_faults_that_outlive_the_plugin_have_a_text_of_their_own() -> None:
     """Beside what is bad now."""
     assert encode_devices(LASTING) == LASTING_TEXT
     assert decode_devices(LASTING_TEXT) == LASTING

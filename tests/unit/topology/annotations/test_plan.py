@@ -68,7 +68,7 @@ def plans(draw: st.DrawFn) -> Plan:
 
 @given(plan=plans())
 def test_any_plan_reads_back_as_itself(plan: Plan) -> None:
-    """A restarted extender and the node's agent must see what was planned, not one fact less."""
+    """A restarted extender and the node's plugin must see what was planned, not one fact less."""
     assert decode_plan(encode_plan(plan)) == plan
 
 

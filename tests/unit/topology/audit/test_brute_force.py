@@ -35,7 +35,7 @@ def worth(name, gpus):
 
 
 def owners(node_json):
-    """GPUs by pod, from the agent's report as it stands in the annotation."""
+    """GPUs by pod, from the plugin's report as it stands in the annotation."""
     report = json.loads(node_json["metadata"]["annotations"]["coterie.gpu/devices"])
     return {
         hold["name"]: {int(one.rpartition("-")[2]) for one in hold["ids"]}

@@ -91,7 +91,7 @@ SETS = st.lists(st.integers(0, 15), min_size=3, max_size=8, unique=True).map(sor
     st.none() | st.text(min_size=1),
 )
 def test_what_is_written_is_read_back(pairs, sets, message_bytes, text):
-    """The agent reads the file that `measure` wrote: nothing may change on the way."""
+    """The plugin reads the file that `measure` wrote: nothing may change on the way."""
     measurement = Measurement(
         pairs=tuple(MeasuredPair(a, b, figure) for (a, b), figure in pairs.items()),
         sets=tuple(MeasuredSet(gpus, figure) for gpus, figure in sets.items()),

@@ -37,7 +37,7 @@ def problems(holdings):
 
 
 def reported(*holds, **fields):
-    """A node whose agent reports holds."""
+    """A node whose plugin reports holds."""
     return node("n1", report=DevicesReport(1, holds=holds, **fields))
 
 
@@ -63,7 +63,7 @@ def test_who_is_believed_without_a_report(said, source, mask):
     assert found.free == ALL & ~mask
 
 
-def test_the_agents_report_is_believed_first():
+def test_the_plugins_report_is_believed_first():
     """It is read from the kubelet's PodResources."""
     found = hold(reported(held_by("p", "n1", (6, 7))), pod("p", "n1", plan=(0, 1), status=(2, 3)))
     assert sets(found) == [("p", "main", 0b11000000, "report")]
@@ -138,7 +138,7 @@ def test_unhealthy_gpus_are_not_free():
 
 
 def test_a_container_that_runs_without_gpus_has_none():
-    """The agent says so, and what is free is known all the same."""
+    """The plugin says so, and what is free is known all the same."""
     lacking = MissingDevices("uid-p", "ml", "p", "main", RESOURCE)
     found = hold(reported(missing=(lacking,)), pod("p", "n1"))
     assert left(found) == [("p", "main", 2, UnjudgedReason.RUNS_WITHOUT)]

@@ -81,7 +81,7 @@ def test_shares_beside_gpus_hinder_nothing():
 
 
 def test_all_gpus_are_offered():
-    """Also where the device plugin holds back those that the agent calls unhealthy."""
+    """Also where the device plugin holds back those that the plugin calls unhealthy."""
     assert offer({RESOURCE: 8}) == OfferedGpus(ALL)
     assert offer({RESOURCE: 7}, unhealthy=1) == OfferedGpus(ALL)
 

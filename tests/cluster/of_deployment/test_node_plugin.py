@@ -1,4 +1,4 @@
-"""The chart's node agent: its rights, whom the policies mean, what it gets of a host."""
+"""The chart's node plugin: its rights, whom the policies mean, what it gets of a host."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def test_policies_guard_the_nodes_keys_at_every_door(template, operations):
 
 
 def pod_spec(*variant):
-    """The spec of the agents' pods."""
+    """The spec of the plugins' pods."""
     return documents("plugin/daemonset", *(variant or DEVICE_PLUGIN))[0]["spec"]["template"]["spec"]
 
 
@@ -204,9 +204,9 @@ def container(*variant):
 
 def started(*variant):
     """Variables, paths that are mounted, and arguments of the container."""
-    agent = container(*variant)
-    environ = {one["name"]: one.get("value", "10.0.0.7") for one in agent["env"]}
-    return environ, {one["mountPath"] for one in agent["volumeMounts"]}, agent["args"]
+    plugin = container(*variant)
+    environ = {one["name"]: one.get("value", "10.0.0.7") for one in plugin["env"]}
+    return environ, {one["mountPath"] for one in plugin["volumeMounts"]}, plugin["args"]
 
 
 def test_exceptions_are_those_that_are_justified():
@@ -231,7 +231,7 @@ def test_exceptions_are_those_that_are_justified():
     assert folders == HOSTS_FOLDERS
 
 
-def test_two_agents_never_meet_on_a_node():
+def test_two_plugins_never_meet_on_a_node():
     """The end of the first one's stream would disconnect the second from the kubelet (1.36.3)."""
     daemonset, *others = documents("plugin/daemonset")
     update = daemonset["spec"]["updateStrategy"]["rollingUpdate"]
@@ -240,7 +240,7 @@ def test_two_agents_never_meet_on_a_node():
     assert daemonset["spec"]["template"]["metadata"]["labels"].items() >= labels.items()
 
 
-def test_the_agent_comes_before_what_it_serves():
+def test_the_plugin_comes_before_what_it_serves():
     """Never evicted, kept away by no common taint of GPU nodes, never throttled."""
     spec = pod_spec()
     assert spec["priorityClassName"] == "system-node-critical"
@@ -252,7 +252,7 @@ def test_the_agent_comes_before_what_it_serves():
     assert resources["limits"].keys() == {"memory"}
 
 
-def test_the_agent_knows_its_node():
+def test_the_plugin_knows_its_node():
     """Its name at the API server, and the address of its kubelet."""
     fields = {
         one["name"]: one["valueFrom"]["fieldRef"]["fieldPath"]
@@ -267,8 +267,8 @@ def test_the_agent_knows_its_node():
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=IDS)
-def test_settings_are_the_agents(variant):
-    """A setting that the agent does not know would stop it at its start."""
+def test_settings_are_the_plugins(variant):
+    """A setting that the plugin does not know would stop it at its start."""
     environ, mounted, (command, *flags) = started(*variant)
     parser = Parser()
     add_options(parser, PluginSettings)
@@ -290,7 +290,7 @@ def test_settings_are_the_agents(variant):
 
 
 @pytest.mark.parametrize("variant", [DEVICE_PLUGIN, VOLUME_MOUNTS, OPERATOR], ids=" ".join)
-def test_nodes_are_cleaned_by_the_agents_account_and_folders(variant):
+def test_nodes_are_cleaned_by_the_plugins_account_and_folders(variant):
     """And under its probes: `clean` answers them, so that a rollout ends with clean nodes.
 
     It reads no GPU: neither NVIDIA's runtime nor its operator has to be there any more.
@@ -313,16 +313,16 @@ def test_nodes_are_cleaned_by_the_agents_account_and_folders(variant):
 
 
 def test_probes_check_different_things():
-    """An agent that waits for the kubelet lives: killed, it would wait again."""
-    agent = container()
-    live, ready = (agent[f"{kind}Probe"]["httpGet"] for kind in ("liveness", "readiness"))
+    """A plugin that waits for the kubelet lives: killed, it would wait again."""
+    plugin = container()
+    live, ready = (plugin[f"{kind}Probe"]["httpGet"] for kind in ("liveness", "readiness"))
     assert (live["path"], ready["path"]) == ("/livez", "/readyz")
-    assert agent["startupProbe"]["httpGet"] == live
-    assert {live["port"], ready["port"]} == {one["name"] for one in agent["ports"]}
+    assert plugin["startupProbe"]["httpGet"] == live
+    assert {live["port"], ready["port"]} == {one["name"] for one in plugin["ports"]}
 
 
 def test_only_the_health_port_is_open():
-    """To Prometheus, for every pod of the namespace; the port is one that the agent has."""
+    """To Prometheus, for every pod of the namespace; the port is one that the plugin has."""
     (policy,) = documents("plugin/network-policy", "audit")
     spec = policy["spec"]
     (daemonset,) = documents("plugin/daemonset", "audit")
@@ -335,7 +335,7 @@ def test_only_the_health_port_is_open():
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=IDS)
-def test_no_agent_sees_the_whole_host(variant):
+def test_no_plugin_sees_the_whole_host(variant):
     """Root would read every key of the node."""
     for volume in pod_spec(*variant)["volumes"]:
         assert volume.get("hostPath", {}).get("path") != "/"
@@ -354,14 +354,14 @@ def test_nodes_are_found_by_every_label_of_gpus():
     assert node_labels(pod_spec()) == {
         *(nfd.format(kind) for kind in ("", "0302_", "0300_")),
         "nvidia.com/gpu.present",
-        names.PREFIX + "agent",
+        names.PREFIX + "plugin",
     }
 
 
 def test_nodes_can_be_taken_over_one_by_one():
-    """Found by other labels too, the agents would start beside NVIDIA's on all nodes at once."""
+    """Found by other labels too, the plugins would start beside NVIDIA's on all nodes at once."""
     assert node_labels(pod_spec(*DEVICE_PLUGIN, "plugin.onlyLabelledNodes=true")) == {
-        names.PREFIX + "agent"
+        names.PREFIX + "plugin"
     }
 
 
@@ -433,14 +433,14 @@ def test_a_toolkit_that_is_replaced_is_seen():
     assert str(toolkit.parent) in mounted
 
 
-def test_where_variables_are_refused_the_agent_names_its_gpus_by_a_mount():
+def test_where_variables_are_refused_the_plugin_names_its_gpus_by_a_mount():
     """NVIDIA's runtime ignores the variable of an unprivileged container there."""
     assert container(*VOLUME_MOUNTS)["securityContext"] == container()["securityContext"]
     volumes = {one["name"]: one["hostPath"] for one in pod_spec(*VOLUME_MOUNTS)["volumes"]}
     assert volumes["all-gpus"] == {"path": "/dev/null", "type": "CharDevice"}
 
 
-def test_openshift_allows_what_the_agent_does_and_no_more():
+def test_openshift_allows_what_the_plugin_does_and_no_more():
     """Its constraints are those of the pod's security contexts."""
     (scc,) = documents("plugin/security-context-constraints", *OPENSHIFT)
     own = container(*OPENSHIFT)["securityContext"]

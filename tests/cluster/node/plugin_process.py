@@ -1,4 +1,4 @@
-"""Coterie's agent as a process of its own, on a node with a real kubelet.
+"""Coterie's plugin as a process of its own, on a node with a real kubelet.
 
 Says where its probes and metrics are and what it logged. It sees a machine that is a recording;
 everything else about it is as on a real node.
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
     from tests.cluster.node.kubelet_node import KubeletNode
 
-__all__ = ["AgentProcess", "start_agent"]
+__all__ = ["PluginProcess", "start_plugin"]
 
 _TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class AgentProcess:
-    """The agent of one node; `faults` is the file by which its machine is made to fail."""
+class PluginProcess:
+    """The plugin of one node; `faults` is the file by which its machine is made to fail."""
 
     program: Program
     url: str
@@ -45,14 +45,14 @@ class AgentProcess:
         return parsed if name is None else [one for one in parsed if one.get("event") == name]
 
 
-def start_agent(
+def start_plugin(
     node: KubeletNode,
     kubeconfig: Path,
     recording: str,
     *flags: str,
-    name: str = "agent",
+    name: str = "plugin",
     status: int = httpx.codes.OK,
-) -> AgentProcess:
+) -> PluginProcess:
     """Start `python -m plugin run` there; returns when `/readyz` answers with this status."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
@@ -66,7 +66,7 @@ def start_agent(
         *flags,
     ]
     program = node.start_program(name, command, is_ready=partial(_answers, f"{url}/readyz", status))
-    return AgentProcess(program, url, faults)
+    return PluginProcess(program, url, faults)
 
 
 def _answers(url: str, status: int) -> bool:

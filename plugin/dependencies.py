@@ -1,4 +1,4 @@
-"""What an agent is given: doors that outlive it, and when it and its parts act. It does nothing."""
+"""What a plugin is given: doors that outlive it, and when it and its parts act. It does nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from plugin.machine import DeviceAccess, FaultRules, MachineReader, ServedMachine
     from plugin.observe import Telemetry
 
-__all__ = ["AgentTiming", "AgentTools", "OwnNodeApi"]
+__all__ = ["OwnNodeApi", "PluginDependencies", "PluginTiming"]
 
 
 class OwnNodeApi(AnnotationApi, EventApi, Protocol):
@@ -25,8 +25,8 @@ class OwnNodeApi(AnnotationApi, EventApi, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class AgentTiming:
-    """When an agent and its parts act; `health.poll_s` is a setting.
+class PluginTiming:
+    """When a plugin and its parts act; `health.poll_s` is a setting.
 
     - `beat_s` 1: between two heartbeats of the event loop.
     - `max_silence_s` 10: a loop without a heartbeat for so long hangs: each call of the kubelet has
@@ -42,12 +42,12 @@ class AgentTiming:
     clock: Callable[[], float] = time.monotonic
 
 
-_TIMING = AgentTiming()
+_TIMING = PluginTiming()
 
 
 @dataclass(frozen=True, slots=True)
-class AgentTools:
-    """Dependencies of an agent, all of which outlive it; the first three are the vendor's.
+class PluginDependencies:
+    """Dependencies of a plugin, all of which outlive it; the first three are the vendor's.
 
     `open_access` prepares the node for containers that get devices of a served machine
     (`Vendor.open_access`). `boot_id` is of this boot of the node; None where it is unknown.
@@ -61,4 +61,4 @@ class AgentTools:
     kubelet_settings: TopologyManagerSource
     telemetry: Telemetry
     boot_id: str | None = None
-    timing: AgentTiming = _TIMING
+    timing: PluginTiming = _TIMING

@@ -1,6 +1,6 @@
-"""What the node agent may do, and what no other user may: real tokens on a real API server.
+"""What the node plugin may do, and what no other user may: real tokens on a real API server.
 
-Everything runs twice: with the rights of the node plugin, and with an agent that was made
+Everything runs twice: with the rights of the node plugin, and with a plugin that was made
 cluster-admin, where the admission policies alone stand between a node and all others.
 """
 
@@ -78,14 +78,14 @@ class Cluster:
     serial: Iterator[int]
 
     def token(self, on: str | None, *, namespace: str = NAMESPACE, is_bound: bool = True) -> str:
-        """A token of the agent's account, as the kubelet of a node gets it for the agent's pod.
+        """A token of the plugin's account, as the kubelet of a node gets it for the plugin's pod.
 
         `on` None: the pod is on no node yet. `is_bound` False: a token that is bound to no pod.
         """
         reference = {}
         if is_bound:
             pod = {
-                "metadata": {"name": f"agent-{next(self.serial)}"},
+                "metadata": {"name": f"plugin-{next(self.serial)}"},
                 "spec": {
                     "serviceAccountName": ACCOUNT,
                     "containers": [{"name": "main", "image": "none"}],
@@ -106,8 +106,8 @@ class Cluster:
         assert answer.is_success, answer.text
         return answer.json()
 
-    def agent(self, on: str | None, **how: Any) -> httpx.Client:
-        """A client with a token of the agent's account and no other credentials."""
+    def plugin(self, on: str | None, **how: Any) -> httpx.Client:
+        """A client with a token of the plugin's account and no other credentials."""
         return self.client(self.token(on, **how))
 
     def client(self, token: str) -> httpx.Client:
@@ -122,8 +122,8 @@ class Cluster:
         )
 
     def config(self, on: str) -> Path:
-        """A kubeconfig of the agent of a node."""
-        path = self.plane.folder / f"agent-{next(self.serial)}.kubeconfig"
+        """A kubeconfig of the plugin of a node."""
+        path = self.plane.folder / f"plugin-{next(self.serial)}.kubeconfig"
         text = kubeconfig(self.plane.url, self.plane.authority.certificate, self.token(on))
         path.write_text(text, encoding="utf-8")
         return path
@@ -182,8 +182,8 @@ def is_guarded(plane: ControlPlane) -> bool:
 
 @pytest.fixture(scope="module", params=[False, True], ids=["shipped", "cluster-admin"])
 def cluster(request, binaries, tmp_path_factory):
-    """The manifests, applied with kubectl; once more with an agent that RBAC lets do all."""
-    with ControlPlane(binaries, tmp_path_factory.mktemp("agent")) as plane:
+    """The manifests, applied with kubectl; once more with a plugin that RBAC lets do all."""
+    with ControlPlane(binaries, tmp_path_factory.mktemp("plugin")) as plane:
         apply_manifest(plane, "second-scheduler")
         if request.param:
             account = f"--serviceaccount={NAMESPACE}:{ACCOUNT}"
@@ -194,30 +194,30 @@ def cluster(request, binaries, tmp_path_factory):
         made = Cluster(plane, request.param, itertools.count())
         for name in (OWN, OTHER):
             made.post(NODES, node(name))
-            with made.agent(name) as agent:
+            with made.plugin(name) as plugin:
                 # Rights, and who is in force, come a moment after they were written, too.
-                await_so(partial(is_let, made, agent, name), "rights")
+                await_so(partial(is_let, made, plugin, name), "rights")
         yield made
 
 
-def is_let(cluster, agent, name):
-    """Whether an agent may write the keys of its Node; then they are there."""
+def is_let(cluster, plugin, name):
+    """Whether a plugin may write the keys of its Node; then they are there."""
     genuine = keys(topology="genuine", devices="genuine")
-    return cluster.send("PATCH", f"{NODES}/{name}", genuine, client=agent).is_success
+    return cluster.send("PATCH", f"{NODES}/{name}", genuine, client=plugin).is_success
 
 
 @pytest.fixture(scope="module")
-def agent(cluster):
-    """The agent of the first node."""
-    with cluster.agent(OWN) as client:
+def plugin(cluster):
+    """The plugin of the first node."""
+    with cluster.plugin(OWN) as client:
         yield client
 
 
-# What the agent does
+# What the plugin does
 
 
 @pytest.mark.parametrize("content_type", [MERGE, STRATEGIC, APPLY])
-def test_an_agent_writes_its_own_nodes_keys(cluster, agent, content_type):
+def test_a_plugin_writes_its_own_nodes_keys(cluster, plugin, content_type):
     """Set, changed, removed, set again; and everything else stays."""
     before = cluster.stored(OWN)
     for values in ({"topology": "a"}, {"topology": "b", "devices": "c"}, {"topology": "genuine"}):
@@ -226,18 +226,18 @@ def test_an_agent_writes_its_own_nodes_keys(cluster, agent, content_type):
             body |= {"apiVersion": "v1", "kind": "Node"}
             body["metadata"]["name"] = OWN
         answer = cluster.send(
-            "PATCH", f"{NODES}/{OWN}", body, content_type=content_type, client=agent
+            "PATCH", f"{NODES}/{OWN}", body, content_type=content_type, client=plugin
         )
         assert answer.status_code == 200, answer.text
     for value in (None, "genuine"):
-        answer = cluster.send("PATCH", f"{NODES}/{OWN}", keys(devices=value), client=agent)
+        answer = cluster.send("PATCH", f"{NODES}/{OWN}", keys(devices=value), client=plugin)
         assert answer.status_code == 200, answer.text
         assert answer.json()["metadata"]["annotations"].get(names.DEVICES) == value
     assert cluster.stored(OWN) == before
 
 
 def published(cluster, topology, report):
-    """Let a publisher with an agent's token make the Node carry these; the writes that it took."""
+    """Let a publisher with a plugin's token make the Node carry these; the writes that it took."""
     writes: list[NodeWritten] = []
 
     def emit(event):
@@ -275,15 +275,15 @@ def test_the_publisher_publishes_once(cluster):
     annotations = cluster.stored(OWN)["metadata"]["annotations"]
     assert annotations[names.TOPOLOGY] == "of the machine"
     assert decode_devices(annotations[names.DEVICES]).generation == 2
-    with cluster.agent(OWN) as agent:
-        assert is_let(cluster, agent, OWN)
+    with cluster.plugin(OWN) as plugin:
+        assert is_let(cluster, plugin, OWN)
 
 
-# What the agent may not do to Nodes
+# What the plugin may not do to Nodes
 
 
 def meta(**fields: Any) -> dict[str, Any]:
-    """A patch of metadata, with a key that the agent may write."""
+    """A patch of metadata, with a key that the plugin may write."""
     return {"metadata": {"annotations": {names.TOPOLOGY: "cover"}, **fields}}
 
 
@@ -387,12 +387,12 @@ FORGERIES = {
 
 
 @pytest.mark.parametrize("forgery", FORGERIES)
-def test_an_agent_forges_nothing(cluster, agent, forgery):
-    """Whoever has taken a node over has its agent's token."""
+def test_a_plugin_forges_nothing(cluster, plugin, forgery):
+    """Whoever has taken a node over has its plugin's token."""
     method, path, content_type, body = FORGERIES[forgery]
     before = cluster.stored(OWN), cluster.stored(OTHER)
     body = body(cluster) if callable(body) else body
-    answer = cluster.send(method, path, body, content_type=content_type, client=agent)
+    answer = cluster.send(method, path, body, content_type=content_type, client=plugin)
     assert answer.status_code == BAD_RIGHTS, answer.text
     if cluster.is_wide:
         assert "ValidatingAdmissionPolicy" in answer.json()["message"]
@@ -403,11 +403,11 @@ def test_an_agent_forges_nothing(cluster, agent, forgery):
     }
 
 
-def test_a_status_in_an_update_is_not_stored(cluster, agent):
+def test_a_status_in_an_update_is_not_stored(cluster, plugin):
     """The API server drops it before admission: nothing is forged, so nothing is refused."""
     before = cluster.stored(OWN)
     body = keys(topology="genuine") | {"status": {"capacity": {names.DEFAULT_RESOURCE: "99"}}}
-    assert cluster.send("PATCH", SELF, body, client=agent).status_code == 200
+    assert cluster.send("PATCH", SELF, body, client=plugin).status_code == 200
     assert cluster.stored(OWN) == before
 
 
@@ -426,23 +426,23 @@ def test_a_status_in_an_update_is_not_stored(cluster, agent):
 def test_only_the_token_of_the_nodes_own_pod_counts(cluster, on, is_bound, message, key):
     """Which node a pod is on stands in the token, signed."""
     before = cluster.stored(OWN)
-    with cluster.agent(on, is_bound=is_bound) as agent:
+    with cluster.plugin(on, is_bound=is_bound) as plugin:
         body = {"metadata": {"annotations": {key: "forged"}}}
-        answer = cluster.send("PATCH", SELF, body, client=agent)
+        answer = cluster.send("PATCH", SELF, body, client=plugin)
         assert answer.status_code == BAD_RIGHTS, answer.text
-        # Both policies refuse that, and the message is of either; this one the agent's alone does.
-        answer = cluster.send("PATCH", SELF, {}, client=agent)
+        # Both policies refuse that, and the message is of either; this one the plugin's alone does.
+        answer = cluster.send("PATCH", SELF, {}, client=plugin)
     assert answer.status_code == BAD_RIGHTS, answer.text
     assert message in answer.json()["message"]
     assert cluster.stored(OWN) == before
 
 
-def test_the_keys_are_safe_without_the_other_policy(cluster, agent):
-    """Two policies: the one that limits the agent's other rights may be switched off."""
+def test_the_keys_are_safe_without_the_other_policy(cluster, plugin):
+    """Two policies: the one that limits the plugin's other rights may be switched off."""
     label = {"metadata": {"labels": {"tier": "cpu"}}}
 
     def may_label():
-        answer = agent.patch(
+        answer = plugin.patch(
             SELF, content=json.dumps(label), headers={"Content-Type": MERGE}, params=DRY_RUN
         )
         return answer.is_success
@@ -452,12 +452,12 @@ def test_the_keys_are_safe_without_the_other_policy(cluster, agent):
     try:
         await_so(may_label, "policy switched off")
         for on, is_bound in ((OTHER, True), (None, True), (None, False)):
-            with cluster.agent(on, is_bound=is_bound) as other:
+            with cluster.plugin(on, is_bound=is_bound) as other:
                 answer = cluster.send("PATCH", SELF, keys(topology="forged"), client=other)
             assert answer.status_code == BAD_RIGHTS, answer.text
-            assert "only the agent of this node" in answer.json()["message"]
+            assert "only the plugin of this node" in answer.json()["message"]
         assert cluster.stored(OWN) == before
-        assert is_let(cluster, agent, OWN)
+        assert is_let(cluster, plugin, OWN)
     finally:
         apply_manifest(cluster.plane, "second-scheduler")
         await_so(lambda: not may_label(), "policy switched on again")
@@ -473,13 +473,13 @@ def test_the_same_name_elsewhere_is_another_account(cluster):
         *("create", "clusterrolebinding", namespace, "--clusterrole=cluster-admin"),
         f"--serviceaccount={namespace}:{ACCOUNT}",
     )
-    with cluster.agent(OWN, namespace=namespace) as stranger:
+    with cluster.plugin(OWN, namespace=namespace) as stranger:
         label = {"metadata": {"labels": {"tier": "gpu"}}}
         await_so(lambda: cluster.send("PATCH", SELF, label, client=stranger).is_success, "rights")
         answer = cluster.send("PATCH", SELF, keys(topology="forged"), client=stranger)
     assert answer.status_code == BAD_RIGHTS
     assert (
-        f"only the agent of this node may set, change or remove annotation {names.TOPOLOGY}"
+        f"only the plugin of this node may set, change or remove annotation {names.TOPOLOGY}"
         in (answer.json()["message"])
     )
 
@@ -537,7 +537,7 @@ def test_no_other_user_writes_a_nodes_keys(cluster, method, sub, content_type, b
     forged = body(cluster, key)
     answer = cluster.send(method, f"{SELF}{sub}", forged, content_type=content_type)
     assert answer.status_code == BAD_RIGHTS, answer.text
-    assert f"only the agent of this node may set, change or remove annotation {key}" in answer.text
+    assert f"only the plugin of this node may set, change or remove annotation {key}" in answer.text
     assert cluster.stored(OWN) == before
 
 
@@ -568,7 +568,7 @@ def test_nodes_cannot_be_born_forged(cluster, user, key):
     ids=lambda user: user[0],
 )
 def test_lookalikes_write_no_keys(cluster, user):
-    """Other programs of the cluster, and names that look like the agent's."""
+    """Other programs of the cluster, and names that look like the plugin's."""
     before = cluster.stored(OWN)
     for sub in ("", "/status"):
         answer = cluster.send(
@@ -606,12 +606,12 @@ def pod(name: str, annotations: dict[str, str] | None = None) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("key", [names.PLAN, names.ALLOCATED, names.RETRY])
-def test_an_agent_writes_nothing_on_pods(cluster, agent, key):
+def test_a_plugin_writes_nothing_on_pods(cluster, plugin, key):
     """A node that could forge a plan would take GPUs of its neighbours."""
     name = f"pod-{next(cluster.serial)}"
     cluster.post(PODS, pod(name))
     for method, path, content_type, body in pod_forgeries(name, key):
-        answer = cluster.send(method, path, body, content_type=content_type, client=agent)
+        answer = cluster.send(method, path, body, content_type=content_type, client=plugin)
         # An update of these two drops metadata before it is judged; nothing is stored.
         is_dropped = cluster.is_wide and path.endswith(("/ephemeralcontainers", "/resize"))
         assert answer.status_code == BAD_RIGHTS or is_dropped, (path, answer.text)
@@ -654,8 +654,8 @@ def test_nodes_come_and_go(cluster):
     made = cluster.send("POST", NODES, bare, content_type=JSON, user=kubelet)
     assert made.status_code == 201, made.text
     try:
-        with cluster.agent(name) as agent:
-            assert is_let(cluster, agent, name)
+        with cluster.plugin(name) as plugin:
+            assert is_let(cluster, plugin, name)
         for sub, body in (
             ("", {"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}}}),
             ("", {"spec": {"taints": [TAINT], "unschedulable": True}}),
@@ -674,7 +674,7 @@ def test_nodes_come_and_go(cluster):
 # Rights
 
 
-def test_the_agents_rights_are_these(cluster):
+def test_the_plugins_rights_are_these(cluster):
     """By the API server's own answer; a stolen token must not be worth more than its work."""
     user = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
 

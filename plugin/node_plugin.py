@@ -1,7 +1,7 @@
-"""The agent of a node: its parts, wired and kept running.
+"""The plugin of a node: its parts, wired and kept running.
 
-`Agent.run` serves the machine to the kubelet and publishes it, until cancelled, until the machine
-offers other resources than at the start, or until `reload`.
+`NodePlugin.run` serves the machine to the kubelet and publishes it, until cancelled, until the
+machine offers other resources than at the start, or until `reload`.
 
     reader ──thread──▶ HealthWatch ──▶ NodeState ◀── ResourceAllocator ◀── kubelet's calls
                                          │             │        │
@@ -54,8 +54,8 @@ from plugin.rediscovery import Rediscovery
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from plugin.agent_tools import AgentTools
     from plugin.config import PluginSettings
+    from plugin.dependencies import PluginDependencies
     from plugin.deviceplugin import RegistrationChange
     from plugin.machine import (
         Device,
@@ -67,11 +67,11 @@ if TYPE_CHECKING:
     from topology.annotations import DevicesReport
     from topology.topology_manager import TopologyManager
 
-__all__ = ["Agent", "StopReason"]
+__all__ = ["NodePlugin", "StopReason"]
 
 
 class StopReason(Enum):
-    """Why an agent ended by itself."""
+    """Why a plugin ended by itself."""
 
     RELOAD = "reload"
     """Settings and machine are to be read again."""
@@ -79,8 +79,8 @@ class StopReason(Enum):
     """The machine offers other resources now: each needs its own server."""
 
 
-class Agent:
-    """One agent, for one `run`."""
+class NodePlugin:
+    """One plugin, for one `run`."""
 
     def __init__(
         self,
@@ -88,10 +88,10 @@ class Agent:
         rules: ServingRules,
         reading: MachineReading,
         *,
-        tools: AgentTools,
+        tools: PluginDependencies,
         known: KnownFaults | None = None,
     ) -> None:
-        """`known` are the faults that the last agent of this process knew.
+        """`known` are the faults that the last plugin of this process knew.
 
         Raises `PluginError` where settings and machine do not suit each other.
         """
@@ -170,7 +170,7 @@ class Agent:
         return self._watch.restart_due(now_s)
 
     def ready(self) -> str:
-        """Why the agent is not ready; empty: it is. For any thread."""
+        """Why the plugin is not ready; empty: it is. For any thread."""
         if self._state.is_blind:
             return f"pods unknown: {self._state.kubelet_error or 'kubelet not read yet'}"
         if not self.is_serving:
@@ -219,7 +219,7 @@ class Agent:
     async def _prepare(self) -> None:
         """Do all that comes before the first registration; that may take minutes."""
         give_back()
-        self._telemetry.agent_begins(list(self._device_lists), is_serving=self.is_serving)
+        self._telemetry.plugin_begins(list(self._device_lists), is_serving=self.is_serving)
         self._describe()
         self._watch.report()  # what the reading itself says is wrong is never listed as healthy
         await self._publisher.look()

@@ -1,4 +1,4 @@
-"""The agent as a whole: a simulated machine, a fake kubelet over real gRPC, a Node that it patches.
+"""The plugin as a whole: a simulated machine, a fake kubelet over real gRPC, a patched Node.
 
 What real kubelets do is tried in tests/cluster; here faults come when they are wanted.
 """
@@ -20,10 +20,9 @@ import pytest
 from prometheus_client import generate_latest
 
 from kube.errors import KubeError, Unreachable
-from plugin.agent import Agent, StopReason
-from plugin.agent_tools import AgentTiming, AgentTools
 from plugin.config import load_settings
 from plugin.container import ContainerAccess, DeviceNode
+from plugin.dependencies import PluginDependencies, PluginTiming
 from plugin.errors import ReadingError
 from plugin.health import HealthTimes
 from plugin.kubelet import KubeletView, PodResources
@@ -43,6 +42,7 @@ from plugin.machine import (
     WrittenFiles,
     whole_gpus,
 )
+from plugin.node_plugin import NodePlugin, StopReason
 from plugin.nvidia import VENDOR
 from plugin.observe import PluginMetrics, Telemetry
 from plugin.pods import PodContainer
@@ -72,7 +72,7 @@ pytestmark = pytest.mark.usefixtures("memory_kept")
 
 NODE = "n1"
 SOON_S = 60.0
-TIMING = AgentTiming(
+TIMING = PluginTiming(
     health=HealthTimes(wait_s=0.1, settle_s=0.1, gap_s=0.5),
     report=ReportTiming(soon_s=0.03, settled_s=0.3, idle_s=3.0, retry_s=0.3),
     write=WriteTiming(coalesce_s=0.1, urgent_s=0.01),
@@ -111,7 +111,7 @@ def pod_json(pod):
 
 
 class Api:
-    """The kubelet's HTTPS API and the API server, as far as the agent uses them."""
+    """The kubelet's HTTPS API and the API server, as far as the plugin uses them."""
 
     def __init__(self, kubelet):
         self.kubelet = kubelet
@@ -195,7 +195,7 @@ class NoTelemetry(Telemetry):
 
 
 class Node:
-    """A machine with its agent and its kubelet."""
+    """A machine with its plugin and its kubelet."""
 
     def __init__(self, root, recording="dgx-1-v100", **flags):
         self.faults = root / "faults.json"
@@ -221,7 +221,7 @@ class Node:
         self.reader: Any = simulated_machine(recording, node_name=NODE, faults=self.faults)
         self.boot_id = "first"
         self.timing = TIMING
-        self.agent: Any = None
+        self.plugin: Any = None
         self.task: Any = None
 
     @property
@@ -230,11 +230,11 @@ class Node:
         return tuple(gpu.uuid for gpu in self.reader.read().gpus)
 
     def make(self, known=None):
-        """A new agent, as the process would make it."""
+        """A new plugin, as the process would make it."""
         view = KubeletView(
             self.api, PodResources(self.settings.pod_resources_socket), self.settings.checkpoint
         )
-        tools = AgentTools(
+        tools = PluginDependencies(
             self.reader,
             partial(self.vendor.open_access, self.settings, Sysfs()),
             self.vendor.fault_rules(self.settings),
@@ -247,12 +247,12 @@ class Node:
         )
         units_of = partial(self.vendor.units_of, self.settings)
         rules = replace(serving_rules(self.loaded), units_of=units_of)
-        self.agent = Agent(self.settings, rules, self.reader.read(), tools=tools, known=known)
+        self.plugin = NodePlugin(self.settings, rules, self.reader.read(), tools=tools, known=known)
 
     def begin(self):
-        """Start a new agent."""
+        """Start a new plugin."""
         self.make()
-        self.task = asyncio.create_task(self.agent.run())
+        self.task = asyncio.create_task(self.plugin.run())
 
     async def end(self):
         """End it as by SIGTERM."""
@@ -265,7 +265,7 @@ class Node:
         await self.kubelet.start()
         self.begin()
         try:
-            if self.agent.is_serving:
+            if self.plugin.is_serving:
                 await self.kubelet.until_listed(GPU, n_healthy)
             await self.until(lambda: names.DEVICES in self.api.annotations)
             yield self
@@ -350,7 +350,7 @@ def test_a_node_publishes_its_topology_and_gives_what_was_planned(root):
             await node.kubelet.admit(node_pod("b", app("main", 1), plan={"main": node.ids[:1]}))
             await node.api.looks(5)  # each of which would be followed by a write
             assert len(node.api.writes) == n_writes
-            assert node.agent.ready() == node.agent.live() == ""
+            assert node.plugin.ready() == node.plugin.live() == ""
 
     asyncio.run(go())
 
@@ -446,7 +446,7 @@ def test_links_that_go_down_are_published(root):
             node.break_machine(
                 links_down=[{"gpus": [0, 3], "n": 2}], xid=[{"gpu": 0, "code": 13, "at": 1}]
             )
-            node.agent.see_reading(node.reader.read())
+            node.plugin.see_reading(node.reader.read())
             await node.until(lambda: node.api.annotations[names.TOPOLOGY] != before)
             now = decode_topology(node.api.annotations[names.TOPOLOGY])
             assert not now.links[0][3].is_up
@@ -472,7 +472,7 @@ def test_a_kubelet_that_restarts_is_served_again(root):
     asyncio.run(go())
 
 
-def test_a_new_agent_goes_on_where_the_last_one_ended(root):
+def test_a_new_plugin_goes_on_where_the_last_one_ended(root):
     """Nothing is kept but what the kubelet and the Node report."""
 
     async def go():
@@ -488,7 +488,7 @@ def test_a_new_agent_goes_on_where_the_last_one_ended(root):
             planned = tuple(one for one in node.ids if one not in given(foreign))[:3]
             got = await node.kubelet.admit(node_pod("b", app("main", 3), plan={"main": planned}))
             assert given(got) == set(planned)
-            await node.until(lambda: node.agent.ready() == "")
+            await node.until(lambda: node.plugin.ready() == "")
             assert node.report().generation == generation
             assert len(node.api.writes) == n_writes
 
@@ -516,7 +516,7 @@ def test_what_was_given_without_the_kubelets_list_is_reported(root):
             (line,) = node.log.of("plan_mismatch")
             assert line["kind"] == "unknown-plan"
             assert node.metric('coterie_plugin_plan_mismatches{kind="unknown-plan"} 1.0')
-            assert "no route" in node.agent.ready()
+            assert "no route" in node.plugin.ready()
 
     asyncio.run(go())
 
@@ -531,11 +531,11 @@ def test_it_does_not_register_before_the_kubelets_pods_could_be_read(root, regis
         async with node.running(n_healthy=8 if register_blind else 0):
             await node.api.looks(2)  # after which it would be registered
             assert (GPU in node.kubelet.clients) is register_blind
-            assert node.agent.ready().startswith("pods unknown: ")
+            assert node.plugin.ready().startswith("pods unknown: ")
             assert names.TOPOLOGY in node.api.annotations
             node.api.trouble = None
             await node.kubelet.until_listed(GPU, 8)
-            await node.until(lambda: node.agent.ready() == "")
+            await node.until(lambda: node.plugin.ready() == "")
             planned = (node.ids[0], node.ids[7])
             got = await node.kubelet.admit(node_pod("a", app("main", 2), plan={"main": planned}))
             assert given(got) == set(planned)
@@ -552,10 +552,10 @@ def test_without_telemetry_nothing_else_changes(root):
         node.telemetry = NoTelemetry()
         node.api.trouble = Unreachable(0, "Unreachable", "no route")
         async with node.running():
-            assert node.agent.ready().startswith("pods unknown: ")
-            assert "no route" in node.agent.ready()
+            assert node.plugin.ready().startswith("pods unknown: ")
+            assert "no route" in node.plugin.ready()
             node.api.trouble = None
-            await node.until(lambda: node.agent.ready() == "")
+            await node.until(lambda: node.plugin.ready() == "")
             planned, n_looks = (node.ids[0], node.ids[7]), node.api.n_looks
             got = await node.kubelet.admit(node_pod("a", app("main", 2), plan={"main": planned}))
             assert given(got) == set(planned)
@@ -567,9 +567,9 @@ def test_without_telemetry_nothing_else_changes(root):
             node.break_machine(lost=[node.ids[7]])
             await node.until(lambda: node.report().unhealthy)
             await node.kubelet.kill()
-            await node.until(lambda: node.agent.ready() == f"not registered: {GPU}")
+            await node.until(lambda: node.plugin.ready() == f"not registered: {GPU}")
             await node.kubelet.start()
-            await node.until(lambda: node.agent.ready() == "")
+            await node.until(lambda: node.plugin.ready() == "")
         assert not node.log.lines
 
     asyncio.run(go())
@@ -602,7 +602,7 @@ def test_a_reporter_serves_nothing_and_publishes_everything(root):
         async with Node(root, mode="reporter").running() as node:
             assert not node.kubelet.clients
             assert names.TOPOLOGY in node.api.annotations
-            await node.until(lambda: node.agent.ready() == "")
+            await node.until(lambda: node.plugin.ready() == "")
             assert node.metric(f'coterie_plugin_devices{{resource="{GPU}",state="healthy"}} 8.0')
             served = ("registered", "registrations", "calls", "call_d", "pref", "identity")
             assert not node.series(*served)
@@ -610,19 +610,19 @@ def test_a_reporter_serves_nothing_and_publishes_everything(root):
     asyncio.run(go())
 
 
-def test_other_resources_end_the_agent(root):
-    """Each resource has a server of its own, so the process makes a new agent."""
+def test_other_resources_end_the_plugin(root):
+    """Each resource has a server of its own, so the process makes a new plugin."""
 
     async def go():
         async with Node(root, mig_strategy="mixed", recording="dgx-a100").running() as node:
             node.break_machine(mig={"0": ["1g.10gb"] * 7})
-            node.agent.see_reading(node.reader.read())
+            node.plugin.see_reading(node.reader.read())
             assert await asyncio.wait_for(node.task, SOON_S) is StopReason.RESOURCES_CHANGED
             node.begin()
             await node.kubelet.until_listed("nvidia.com/mig-1g.10gb", 7)
             await node.kubelet.until_listed(GPU, 7)
             node.break_machine(mig={"0": ["2g.20gb"] * 3})
-            node.agent.see_reading(node.reader.read())
+            node.plugin.see_reading(node.reader.read())
             assert await asyncio.wait_for(node.task, SOON_S) is StopReason.RESOURCES_CHANGED
             node.begin()
             await node.kubelet.until_listed("nvidia.com/mig-2g.20gb", 3)
@@ -699,14 +699,14 @@ def test_devices_are_described_for_cdi_before_they_are_offered(root):
             file.unlink()
             reading = node.reader.read()
             lost = replace(reading.gpus[7], nodes=())
-            node.agent.see_reading(replace(reading, gpus=(*reading.gpus[:7], lost)))
+            node.plugin.see_reading(replace(reading, gpus=(*reading.gpus[:7], lost)))
             await node.until(lambda: node.log.of("cdi_failed"))
             assert node.ids[7] in node.log.of("cdi_failed")[0]["reason"]
             assert file.exists()
             file.unlink()
             file.mkdir()
             (file / "in-the-way").touch()
-            node.agent.see_reading(reading)
+            node.plugin.see_reading(reading)
             await node.until(lambda: node.log.of("reader_failed"))
             assert node.log.of("reader_failed")[0]["what"] == "inventory"
             assert str(root / "cdi") in node.log.of("reader_failed")[0]["reason"]
@@ -716,12 +716,12 @@ def test_devices_are_described_for_cdi_before_they_are_offered(root):
 
 @pytest.mark.parametrize("access_check", [True, False], ids=["by default", "as set"])
 def test_a_variable_that_no_runtime_may_read_is_reported(root, access_check):
-    """The agent has NVIDIA's runtime by name: under the GPU operator users' pods have it not."""
-    agent = node_pod("agent", phase="Running", is_started=True, runtime_class="nvidia")
+    """The plugin has NVIDIA's runtime by name: under the GPU operator users' pods have it not."""
+    plugin = node_pod("plugin", phase="Running", is_started=True, runtime_class="nvidia")
 
     async def go():
-        node = Node(root, pod_uid=agent.uid, access_check=access_check)
-        node.kubelet.pods[agent.uid] = agent
+        node = Node(root, pod_uid=plugin.uid, access_check=access_check)
+        node.kubelet.pods[plugin.uid] = plugin
         async with node.running():
             await node.until(lambda: node.api.events)
             (event,) = node.api.events
@@ -730,7 +730,7 @@ def test_a_variable_that_no_runtime_may_read_is_reported(root, access_check):
                 [event.message.removeprefix("containers may get no usable GPU: ")]
             ]
             expected = event.message if access_check else ""
-            await node.until(lambda: node.agent.ready() == expected)
+            await node.until(lambda: node.plugin.ready() == expected)
 
     asyncio.run(go())
 
@@ -753,16 +753,16 @@ def test_a_loop_that_hangs_is_not_live_until_it_goes_on(root):
         node, clock = Node(root), Clock()
         node.timing = replace(TIMING, beat_s=0.02, clock=clock)
         async with node.running():
-            assert node.agent.live() == ""
+            assert node.plugin.live() == ""
             clock.ahead_s += 60  # in which this loop did not come round
-            assert "no heartbeat" in node.agent.live()
-            await node.until(lambda: node.agent.live() == "")
+            assert "no heartbeat" in node.plugin.live()
+            await node.until(lambda: node.plugin.live() == "")
 
     asyncio.run(go())
 
 
 def test_a_node_that_is_prepared_slowly_is_alive(root):
-    """NVIDIA's tool may take a minute, and a restart of the agent would begin it again."""
+    """NVIDIA's tool may take a minute, and a restart of the plugin would begin it again."""
     clock = Clock()
     is_preparing, may_end = threading.Event(), threading.Event()
 
@@ -780,7 +780,7 @@ def test_a_node_that_is_prepared_slowly_is_alive(root):
         try:
             await asyncio.to_thread(is_preparing.wait, 60)
             clock.ahead_s += 60
-            await node.until(lambda: node.agent.live() == "")
+            await node.until(lambda: node.plugin.live() == "")
             may_end.set()
             await node.kubelet.until_listed(GPU, 8)
         finally:
@@ -792,7 +792,7 @@ def test_a_node_that_is_prepared_slowly_is_alive(root):
     asyncio.run(go())
 
 
-def test_a_restart_that_no_probe_makes_is_made_by_the_agent(root, monkeypatch):
+def test_a_restart_that_no_probe_makes_is_made_by_the_plugin(root, monkeypatch):
     """A process that can do nothing any more ends, for whatever starts it again."""
 
     async def go():
@@ -823,22 +823,22 @@ def test_gpus_without_events_are_published(root, monkeypatch):
     asyncio.run(go())
 
 
-# --- What a new agent, a new kubelet and a silent one must not change -----------------------------
+# --- What a new plugin, a new kubelet and a silent one must not change ---------------------------
 
 
-def test_what_is_known_to_be_wrong_outlives_the_agent(root):
+def test_what_is_known_to_be_wrong_outlives_the_plugin(root):
     """An XID that requires a restart of the node is not over because other resources came."""
 
     async def go():
         async with Node(root).running() as node:
             node.break_machine(xid=[{"gpu": 0, "code": 79, "at": 1}])
             await node.kubelet.until_listed(GPU, 7)
-            known = node.agent.known
+            known = node.plugin.known
             await node.end()
             node.make(known)
-            node.task = asyncio.create_task(node.agent.run())
+            node.task = asyncio.create_task(node.plugin.run())
             await node.kubelet.until(lambda: GPU in node.kubelet.clients)
-            await node.until(lambda: node.agent.ready() == "")
+            await node.until(lambda: node.plugin.ready() == "")
             await node.kubelet.until_listed(GPU, 7)
             assert node.kubelet.unhealthy[GPU] == {node.ids[0]}
 
@@ -846,18 +846,20 @@ def test_what_is_known_to_be_wrong_outlives_the_agent(root):
 
 
 async def restarted(node):
-    """End the agent's process and start another on the same node."""
+    """End the plugin's process and start another on the same node."""
     await node.end()
     node.kubelet.clients.clear()
     node.make()
-    node.task = asyncio.create_task(node.agent.run())
-    await node.until(lambda: node.agent.ready() == "")
+    node.task = asyncio.create_task(node.plugin.run())
+    await node.until(lambda: node.plugin.ready() == "")
 
 
 @pytest.mark.parametrize(
     ("code", "boot_id", "n_healthy"),
     [
-        pytest.param(79, "first", 7, id="a restart of the node is needed, and the agent's is none"),
+        pytest.param(
+            79, "first", 7, id="a restart of the node is needed, and the plugin's is none"
+        ),
         pytest.param(95, "first", 7, id="a reset is needed, and none was seen"),
         pytest.param(79, "second", 8, id="the node restarted"),
         pytest.param(95, "second", 8, id="the node restarted, and so reset the GPU"),
@@ -867,7 +869,7 @@ async def restarted(node):
     ],
 )
 def test_a_mark_outlives_the_process_until_what_clears_it(root, code, boot_id, n_healthy):
-    """A GPU whose fault only a reset clears must not be offered because its agent is upgraded."""
+    """A GPU whose fault only a reset clears must not be offered because its plugin is upgraded."""
 
     async def go():
         async with Node(root).running() as node:
@@ -884,7 +886,7 @@ def test_a_mark_outlives_the_process_until_what_clears_it(root, code, boot_id, n
 
 
 def test_a_fault_ends_where_the_driver_requests_no_recovery(root, monkeypatch):
-    """A GPU can be reset only while no agent uses it, so none sees that it was."""
+    """A GPU can be reset only while no plugin uses it, so none sees that it was."""
 
     async def go():
         async with Node(root).running() as node:
@@ -920,7 +922,7 @@ def test_marks_are_restored_when_the_node_can_be_read(root, monkeypatch):
             await node.end()
             node.kubelet.clients.clear()
             node.make()
-            node.task = asyncio.create_task(node.agent.run())
+            node.task = asyncio.create_task(node.plugin.run())
             await node.kubelet.until_listed(GPU, 8)
             may_answer.set()
             await node.kubelet.until_listed(GPU, 7)
@@ -929,7 +931,7 @@ def test_marks_are_restored_when_the_node_can_be_read(root, monkeypatch):
     asyncio.run(go())
 
 
-def test_marks_are_restored_by_the_agent_that_reads_the_node(root, monkeypatch):
+def test_marks_are_restored_by_the_plugin_that_reads_the_node(root, monkeypatch):
     """One before it in the same process may have ended while the API server was away."""
 
     async def go():
@@ -942,12 +944,12 @@ def test_marks_are_restored_by_the_agent_that_reads_the_node(root, monkeypatch):
             with monkeypatch.context() as away:
                 away.setattr(node.api, "annotate_node", Mock(side_effect=Unreachable(0, "x", "no")))
                 node.make()
-                node.task = asyncio.create_task(node.agent.run())
+                node.task = asyncio.create_task(node.plugin.run())
                 await node.kubelet.until_listed(GPU, 8)
                 await node.end()
             node.kubelet.clients.clear()
-            node.make(node.agent.known)
-            node.task = asyncio.create_task(node.agent.run())
+            node.make(node.plugin.known)
+            node.task = asyncio.create_task(node.plugin.run())
             await node.kubelet.until_listed(GPU, 7)
             await node.until(lambda: len(node.report().faults) == 1)
 
@@ -976,7 +978,7 @@ def test_a_gpu_that_is_lost_at_the_start_is_never_offered(root, monkeypatch):
 
 
 def test_a_gpu_that_recovers_before_the_first_poll_is_offered(root):
-    """At the start of a node the fabric manager registers GPUs while the agent prepares access."""
+    """At the start of a node the fabric manager registers GPUs while the plugin prepares access."""
 
     async def go():
         node = Node(root)
@@ -984,7 +986,7 @@ def test_a_gpu_that_recovers_before_the_first_poll_is_offered(root):
         node.make()
         node.break_machine()
         await node.kubelet.start()
-        node.task = asyncio.create_task(node.agent.run())
+        node.task = asyncio.create_task(node.plugin.run())
         try:
             await node.kubelet.until_listed(GPU, 8)
             await node.until(lambda: names.DEVICES in node.api.annotations)
@@ -997,7 +999,7 @@ def test_a_gpu_that_recovers_before_the_first_poll_is_offered(root):
     asyncio.run(go())
 
 
-def test_holds_stay_published_while_a_new_agent_is_blind(root):
+def test_holds_stay_published_while_a_new_plugin_is_blind(root):
     """Devices that others have must not look free for a moment."""
 
     async def go():
@@ -1008,9 +1010,9 @@ def test_holds_stay_published_while_a_new_agent_is_blind(root):
             await node.end()
             node.api.trouble = Unreachable(0, "Unreachable", "no route")
             node.begin()
-            await node.until(lambda: "no route" in node.agent.ready())
-            assert node.agent.ready().startswith("pods unknown: ")
-            node.agent.see_health({node.ids[7]: "bad"})
+            await node.until(lambda: "no route" in node.plugin.ready())
+            assert node.plugin.ready().startswith("pods unknown: ")
+            node.plugin.see_health({node.ids[7]: "bad"})
             await node.until(lambda: node.report().unhealthy)
             assert node.report().holds == holds
             assert len(node.api.writes) == n_writes + 1

@@ -1,4 +1,4 @@
-"""Who the agents of a test are: the chart's account, with a token of a pod on the node.
+"""Who the plugins of a test are: the chart's account, with a token of a pod on the node.
 
 Makes a kubeconfig with such a token and nothing else. Rights, policies, the names of account and
 namespace are the chart's. It takes the kubelet's place only where a kubelet would request the
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
     from tests.cluster.control.control_plane import ControlPlane
 
-__all__ = ["agent_kubeconfig", "deploy_agent"]
+__all__ = ["deploy_plugin", "plugin_kubeconfig"]
 
 _NAMESPACE, _ACCOUNT = "coterie-node", "coterie-plugin"
 _TOKEN_LIFE_S = 24 * 3600
 _REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
-def deploy_agent(plane: ControlPlane) -> None:
+def deploy_plugin(plane: ControlPlane) -> None:
     """Apply the node plugin, and wait until rights and policies are in force.
 
-    From then on only a node's own agent can write its annotations, not even the admin. No agent
+    From then on only a node's own plugin can write its annotations, not even the admin. No plugin
     starts by this: test clusters have no DaemonSet controller.
     """
     apply_manifest(plane, "audit")
@@ -41,8 +41,8 @@ def deploy_agent(plane: ControlPlane) -> None:
     await_so(partial(_has_rights, plane), "rights of the node plugin")
 
 
-def agent_kubeconfig(plane: ControlPlane, node: str) -> Path:
-    """Put a pod of the agent's account on the node, and write a kubeconfig with its token."""
+def plugin_kubeconfig(plane: ControlPlane, node: str) -> Path:
+    """Put a pod of the plugin's account on the node, and write a kubeconfig with its token."""
     pod = {
         "metadata": {"generateName": f"{_ACCOUNT}-"},
         "spec": real_pod_spec(
