@@ -245,7 +245,9 @@ class LiveExtender:
     async def run(self) -> None:
         """Run what stands beside the servers, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            pending = PendingWatch(self._see_pending, self._changed, self.clock, self._watch_log)
+            pending = PendingWatch(
+                self._see_pending, self._changed, self.clock, self._end_wait, self._watch_log
+            )
             beside = self._reflectors.of_pending(pending)
             tasks.create_task(self._feed.run(self._watches, beside))
             tasks.create_task(self._node_sink.run())
@@ -271,10 +273,12 @@ class LiveExtender:
                 engine.pending.show(pod.uid, shown_pod(pod, engine.rules))
             case PendingDeleted(uid):
                 engine.pending.show(uid, None)
-                if engine.pending.rejected(uid) is not None:
-                    self._gateway.handle(RequeueDropped(uid))
             case _:
                 pass
+
+    def _end_wait(self, uid: str) -> None:
+        if self._gateway.engine.pending.rejected(uid) is not None:
+            self._gateway.handle(RequeueDropped(uid))
 
     def _look(self) -> None:
         self._requeuer.look()

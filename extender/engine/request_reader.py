@@ -127,7 +127,7 @@ class CallReader:
         except (MalformedPod, UserError) as error:
             if verb is Verb.FILTER and isinstance(error, UserError):
                 return self._refuse_pod(pod.metadata, names, str(error), now_s)
-            # What the pod requested before it was edited is not to be bound any more.
+            # What the pod requested before it was edited is neither bound nor requeued any more.
             self.pending.forget(pod.metadata.uid)
             return self._failure(verb, why_unreadable(error), str(error))
 

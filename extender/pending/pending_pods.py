@@ -110,14 +110,17 @@ class PendingPods:
     # From the cluster.
 
     def end_wait(self, uid: str) -> None:
-        """The pod has a node, or waits for something else: it is not requeued any more."""
+        """The pod has a node, or is gone, or waits for something else: it is not requeued any more.
+
+        What it requested is kept while there is room: none that was accepted is dropped for it.
+        """
         pod = self._rejected.get(uid)
         if pod is None:
             return
-        if pod.request is None:
-            self.forget(uid)
-        else:
-            self.accept(pod.request)
+        self._leave(uid)
+        if pod.request is not None and len(self._accepted) < self._max_accepted:
+            self._accepted[uid] = pod.request
+            self._accepted.move_to_end(uid, last=False)
 
     def forget(self, uid: str) -> None:
         """The pod is gone, or what it requested is not to be bound any more."""

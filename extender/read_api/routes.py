@@ -166,7 +166,7 @@ def _add_pods(app: FastAPI, api: ReadApi) -> None:
     async def pending(
         limit: _Limit = DEFAULT_LIMIT, after: _Continue = None, if_none_match: _Tag = None
     ) -> Response:
-        """The pods that filter rejected, by name: why, since when, and what they request."""
+        """The pods that wait, by name: why, since when, and what they request."""
         now, waiting = await api.refresh(), await api.refresh_pending()
         tag = api.tag(now, waiting.revision)
         return _unchanged(if_none_match, tag) or await _list(

@@ -35,12 +35,14 @@ class PendingWatch:
     """What the watches of pending pods show together; `sink` makes the sink of each.
 
     `take` gets the events: `PendingListed` once every watch was listed, and after each list from
-    then on. `changed` is called after them.
+    then on. `changed` is called after them. `gone` gets the uid of each pod that has a node or is
+    no more, but not of one that cannot be read any more: it waits still.
     """
 
     take: Callable[[StateEvent], None]
     changed: Callable[[], None]
     clock: Callable[[], float]
+    gone: Callable[[str], None]
     log: WatchLog
     _sinks: list[PendingSink] = field(default_factory=list["PendingSink"])
 
@@ -74,6 +76,7 @@ class PendingSink:
         listed = {one.uid for one in objects}
         for uid in [uid for uid in self.uids if uid not in listed]:
             self._lose(uid)
+            pods.gone(uid)
         ends_s = time.perf_counter() + TURN_S
         for one in objects:
             self._see(one)
@@ -91,6 +94,7 @@ class PendingSink:
     def gone(self, key: ObjectKey) -> None:
         """A pod has a node, or is gone."""
         self._lose(key.uid)
+        self._pods.gone(key.uid)
         self._pods.changed()
 
     def unread(self, key: ObjectKey, reason: str) -> None:

@@ -63,10 +63,10 @@ def _plan(bound: Json, placed: Json | None, node_ids: Sequence[str], style: Styl
     state = None if placed is None else placed["state"]
     as_planned = bound["has_what_was_planned"] if placed is None else placed["as_planned"]
     if state == "devices_unknown":
-        return (
-            "Which GPUs it has is not known: it was bound without a plan, and the node's report "
-            "does not name it yet."
-        )
+        why = "it was bound without a plan, and the node's report does not name it yet"
+        if placed is not None and placed["planned_ids"]:
+            why = "its node has no usable topology now by which to read its plan"
+        return f"Which GPUs it has is not known: {why}."
     if bound["plan"] is not None and bound["has_what_was_planned"] is None:
         return f"Its plan cannot be read: {printable(bound['plan'])}"
     if as_planned is None:

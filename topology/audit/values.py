@@ -55,7 +55,7 @@ class MachineAudit:
     n_stranded: int
     """Free GPUs on nodes where no set of four is placeable (of two, where it has fewer GPUs)."""
     n_unhealthy: int
-    """GPUs that the node's plugin reports as unhealthy."""
+    """GPUs that the node plugin reports as unhealthy."""
     n_pods: int
     """Pods with a set that is judged."""
     n_sets: int
@@ -89,7 +89,7 @@ class AuditSet:
     gpus: tuple[int, ...]
     """The set, ascending."""
     source: str
-    """Who says so: report (the node's plugin), status (the kubelet, in pod.status), allocated or
+    """Who says so: report (the node plugin), status (the kubelet, in pod.status), allocated or
     plan (the pod's annotations)."""
     limit: str
     """What limits the set: switch, ring, relay, port, uplink or socket."""
@@ -189,10 +189,10 @@ class DegradedGpu:
 
 @dataclass(frozen=True, slots=True)
 class UnhealthyGpus:
-    """GPUs that plugins report as unhealthy for one reason."""
+    """GPUs that node plugins report as unhealthy for one reason."""
 
     reason: str
-    """The reason, in the plugin's words."""
+    """The reason, in the node plugin's words."""
     n_gpus: int
     """How many."""
     nodes: tuple[str, ...]
@@ -245,7 +245,7 @@ class AuditReport:
     pods: PodCounts
     """How many pods there are, and how many lose."""
     n_gpus_of_unlisted_pods: int
-    """GPUs that the plugins report with pods that are not in the list of pods."""
+    """GPUs that the node plugins report with pods that are not in the list of pods."""
     n_pods_of_unlisted_nodes: int
     """Pods with GPUs on nodes that are not in the list of nodes; they are in no other figure."""
     machines: tuple[MachineAudit, ...]

@@ -144,7 +144,7 @@ def test_what_stays_after_a_removal_is_what_the_page_lists(binaries, tmp_path):
             try:
                 plane.kubectl(*removal, "--dry-run=server")
             except CommandFailed as error:
-                return "only the plugin of this node may" in str(error)
+                return "only the node plugin of this node may" in str(error)
             return False
 
         await_so(is_refused, "policy about the nodes' keys")

@@ -479,7 +479,7 @@ def test_the_same_name_elsewhere_is_another_account(cluster):
         answer = cluster.send("PATCH", SELF, keys(topology="forged"), client=stranger)
     assert answer.status_code == BAD_RIGHTS
     assert (
-        f"only the plugin of this node may set, change or remove annotation {names.TOPOLOGY}"
+        f"only the node plugin of this node may set, change or remove annotation {names.TOPOLOGY}"
         in (answer.json()["message"])
     )
 
@@ -537,7 +537,10 @@ def test_no_other_user_writes_a_nodes_keys(cluster, method, sub, content_type, b
     forged = body(cluster, key)
     answer = cluster.send(method, f"{SELF}{sub}", forged, content_type=content_type)
     assert answer.status_code == BAD_RIGHTS, answer.text
-    assert f"only the plugin of this node may set, change or remove annotation {key}" in answer.text
+    assert (
+        f"only the node plugin of this node may set, change or remove annotation {key}"
+        in answer.text
+    )
     assert cluster.stored(OWN) == before
 
 

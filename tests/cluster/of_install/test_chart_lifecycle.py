@@ -94,7 +94,7 @@ def removes_own_keys(stage):
     try:
         stage.kubectl("annotate", "nodes", "--all", *(f"{key}-" for key in OWN_KEYS))
     except CommandFailed as error:
-        assert "only the plugin of this node may" in str(error)  # noqa: PT017 - or something else
+        assert "only the node plugin of this node may" in str(error)  # noqa: PT017 - or something else
         return False
     return True
 
@@ -138,7 +138,7 @@ def test_a_second_scheduler_is_installed_upgraded_rolled_back_and_removed(stage,
     assert not set(as_planned(stage, second).devices) & set(process.devices)
     assert stage.process(first) == process
 
-    with pytest.raises(CommandFailed, match="only the plugin of this node may"):
+    with pytest.raises(CommandFailed, match="only the node plugin of this node may"):
         stage.kubectl("annotate", "node", MACHINE, f"{names.TOPOLOGY}-")
     release.uninstall()
     assert stage.process(first) == process

@@ -70,3 +70,24 @@ def test_a_rejected_pod_that_was_deleted_waits_no_longer(tmp_path):
         await live.known(lambda s: not s["unschedulable"])
 
     run(tmp_path, act)
+
+
+def test_a_pod_that_was_not_offered_is_shown_until_it_is_gone(tmp_path):
+    """kube-scheduler may find no node for it and call no extender."""
+
+    async def act(live: Live) -> None:
+        async def shown() -> list[str]:
+            pods = (await live.client.get("/api/v1/pending")).json()["items"]
+            return [one["reason_label"] for one in pods]
+
+        async def until(expected: list[str]) -> None:
+            async with asyncio.timeout(SOON_S):
+                while await shown() != expected:
+                    await live.known(lambda _: True)
+
+        live.create("p", 2)
+        await until(["not_offered"])
+        live.api.delete("pods", "p")
+        await until([])
+
+    run(tmp_path, act)

@@ -17,7 +17,7 @@ class UnjudgedReason(Enum):
     NO_TOPOLOGY = "its node has no topology that can be read"
     BY_NUMBER = "its GPUs are known by number only"
     NOT_WHOLE = "its devices are no whole GPUs of its node's topology"
-    RUNS_WITHOUT = "it runs without the GPUs that it requests, as the node's plugin reports"
+    RUNS_WITHOUT = "it runs without the GPUs that it requests, as the node plugin reports"
     TWO_OWNERS = (
         "another container has one of its GPUs, by a source that is trusted as much or more"
     )

@@ -232,6 +232,8 @@ def test_a_write_that_certainly_failed_is_forgotten(scene, result, reason):
     assert (answer.outcome, answer.reason) == (Outcome.FAILED, reason)
     assert "says who" in json.loads(answer.body)["Error"]
     assert scene.cluster.n_owners == 0
+    kept = scene.engine.pending.recall("u1", "default/pod-u1")
+    assert (kept is None) is (reason is Reason.POD_GONE)
 
 
 def gone(scene: Scene) -> None:

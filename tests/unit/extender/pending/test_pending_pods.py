@@ -156,7 +156,9 @@ def test_a_pod_that_still_does_not_fit_is_left_alone(scene):
 @pytest.mark.parametrize(
     "happen",
     [
-        pytest.param(lambda scene: scene.pods.forget("u1"), id="accepted, bound or gone"),
+        pytest.param(lambda scene: scene.pods.accept(request(2, "u1")), id="accepted"),
+        pytest.param(lambda scene: scene.pods.end_wait("u1"), id="bound"),
+        pytest.param(lambda scene: scene.pods.forget("u1"), id="gone"),
         pytest.param(lambda scene: scene.add(2, "u1", 11.2), id="tried and rejected again"),
         pytest.param(lambda scene: scene.take(FIRST), id="another pod was faster"),
     ],
@@ -481,6 +483,33 @@ def test_only_so_many_accepted_pods_are_remembered():
     pods.accept(request(1, ""))
     found = [pods.recall(uid, wish.full_name) for uid, wish in wishes.items()]
     assert found == [wishes["u1"], None, wishes["u3"]]
+
+
+def test_the_end_of_a_wait_drops_no_accepted_pod():
+    """Ten thousand pods may end at once, and binds are in flight meanwhile."""
+    pods = PendingPods(Rater(), wake_after_s=AFTER_S, max_accepted=2)
+    wishes = {uid: request(1, uid) for uid in ("u1", "u2", "u3", "u4")}
+    for uid in ("u1", "u2"):
+        pods.reject(PendingPod(uid, "default", uid, Reason.NOT_ENOUGH_FREE, 0.0, 0.0, wishes[uid]))
+    pods.accept(wishes["u3"])
+    for uid in ("u1", "u2"):
+        pods.end_wait(uid)
+    pods.accept(wishes["u4"])
+    found = [uid for uid, one in wishes.items() if pods.recall(uid, one.full_name)]
+    assert found == ["u3", "u4"]
+
+
+def test_a_pod_is_rejected_or_accepted():
+    """One that is rejected after it was accepted takes no accepted pod's place."""
+    pods = PendingPods(Rater(), wake_after_s=AFTER_S, max_pods=1)
+    wish = request(1, "u1")
+    pods.accept(wish)
+    for uid in ("u1", "u2"):
+        pods.reject(
+            PendingPod(uid, "default", uid, Reason.NOT_ENOUGH_FREE, 0.0, 0.0, request(1, uid))
+        )
+    assert pods.rejected("u1") is None  # the second is one too many
+    assert pods.recall("u1", wish.full_name) is None
 
 
 def test_a_pod_is_recalled_by_its_uid_and_name(scene):

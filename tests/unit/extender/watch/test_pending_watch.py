@@ -38,7 +38,10 @@ class Taken:
         self.n_changes = 0
         self.log = Log()
         self._busy_s = busy_s
-        self.pods = PendingWatch(self._take, self._change, lambda: NOW_S, WatchLog(self.log))
+        self.gone: list[str] = []
+        self.pods = PendingWatch(
+            self._take, self._change, lambda: NOW_S, self.gone.append, WatchLog(self.log)
+        )
 
     def _take(self, event: StateEvent) -> None:
         self.now_s += self._busy_s
@@ -60,6 +63,7 @@ def test_what_a_watch_shows_becomes_events():
     sink.seen(c)
     sink.gone(key("a"))
     assert taken.events == [PendingUpdated(c, NOW_S), PendingDeleted("a")]
+    assert taken.gone == ["a"]
     assert taken.n_changes == 3
 
 
@@ -76,6 +80,7 @@ def test_a_list_shows_who_is_gone():
         PendingUpdated(b, NOW_S),
         PendingListed(("b",), NOW_S),
     ]
+    assert taken.gone == ["a"]
 
 
 def test_the_pods_are_listed_when_every_watch_was():
@@ -109,7 +114,7 @@ def test_a_pod_that_cannot_be_read_is_no_member():
     sink.seen(pending("a"))
     sink.unread(key("a"), "spec is a list")
     assert taken.events[-1] == PendingDeleted("a")
-    assert sink.uids == {}
+    assert (sink.uids, taken.gone) == ({}, [])
     sink.failed(Fault("pending_pods", DOWN, 0.1, will_list=True))
     assert taken.log.events == ["object_unreadable", "watch_error"]
 

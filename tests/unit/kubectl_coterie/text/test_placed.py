@@ -83,7 +83,7 @@ HAS = "Has {0,1,2,3}, 99.4 GB/s (100 % of its best), limited by its NVLink ring"
             id="without a plan",
         ),
         pytest.param(
-            entry(state="devices_unknown", as_planned=None),
+            entry(state="devices_unknown", as_planned=None, planned_ids=[]),
             [
                 (
                     "Which GPUs it has is not known: it was bound without a plan, and the node's "
@@ -92,6 +92,17 @@ HAS = "Has {0,1,2,3}, 99.4 GB/s (100 % of its best), limited by its NVLink ring"
                 NEXT,
             ],
             id="without a plan and a report",
+        ),
+        pytest.param(
+            entry(state="devices_unknown", as_planned=None),
+            [
+                (
+                    "Which GPUs it has is not known: its node has no usable topology now by which "
+                    "to read its plan."
+                ),
+                NEXT,
+            ],
+            id="of a plan that cannot be read on the node",
         ),
     ],
 )
