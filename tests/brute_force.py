@@ -139,7 +139,7 @@ class BruteForce:
                 for nic in topology.nics
                 for gpu in gpus
             ),
-            is_uniform=len({topology.gpus[gpu].model for gpu in gpus}) == 1,
+            is_uniform=len({topology.gpus[gpu].model for gpu in gpus} - {None}) <= 1,
             is_known=self._is_measured(gpus) or not self._unknowns(gpus, limit),
         )
 

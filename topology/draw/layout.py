@@ -18,7 +18,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from topology.draw.pcie_groups import pcie_groups
-from topology.model import PcieLevel
+from topology.model import NearestGpus, PcieLevel, nearest_gpus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -182,15 +182,16 @@ def _positions(order: Sequence[int], groups: Sequence[_Group]) -> tuple[dict[int
     return places, along + gaps[0] / 2
 
 
-def _nearest(nic: Nic) -> tuple[PcieLevel, tuple[int, ...]]:
-    best = min(nic.levels, key=lambda level: level.rank)
-    return best, tuple(i for i, level in enumerate(nic.levels) if level is best)
-
-
-def _nic_groups(topology: NodeTopology) -> dict[tuple[PcieLevel, tuple[int, ...]], list[Nic]]:
-    groups: dict[tuple[PcieLevel, tuple[int, ...]], list[Nic]] = {}
+def _nic_groups(topology: NodeTopology) -> dict[NearestGpus, list[Nic]]:
+    """NICs by the GPUs they stand beside: of unknown levels those at their NUMA node, else all."""
+    numa_nodes = [gpu.numa_node for gpu in topology.gpus]
+    groups: dict[NearestGpus, list[Nic]] = {}
     for nic in topology.nics:
-        groups.setdefault(_nearest(nic), []).append(nic)
+        level, gpus = nearest_gpus(nic.levels, nic.numa_node, numa_nodes)
+        if level is PcieLevel.UNKNOWN:
+            level = PcieLevel.NODE if gpus else level
+            gpus = gpus or tuple(range(topology.n_gpus))
+        groups.setdefault(NearestGpus(level, gpus), []).append(nic)
     return groups
 
 

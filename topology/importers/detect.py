@@ -37,7 +37,7 @@ class FileFormat(Enum):
 
 
 _ROCM = re.compile(
-    r"ROCm System Management Interface|between two GPUs|\bGPU\[\d+\]\s*:"
+    r"ROCm System Management Interface|between two GPUs|between DRM devices|\bGPU\[\d+\]\s*:"
     r"|^(?:ACCESS|WEIGHT|HOPS|LINK TYPE|NUMA BW|CACHE COHERANCY|ATOMICS) TABLE:",
     re.MULTILINE,
 )

@@ -29,7 +29,14 @@ from topology.model.gpu_models import (
     GpuModel,
     find_gpu_model,
 )
-from topology.model.gpu_sets import MAX_TABLE_GPUS, gpus_of, islands_of, mask_of, masks_by
+from topology.model.gpu_sets import (
+    MAX_TABLE_GPUS,
+    alike_masks,
+    gpus_of,
+    islands_of,
+    mask_of,
+    masks_by,
+)
 from topology.model.gpu_worth import (
     UNKNOWN_WORTH,
     WORTH_EXPECTED,
@@ -50,6 +57,7 @@ from topology.model.links import (
 )
 from topology.model.measurement_file import parse_measurement, write_measurement
 from topology.model.names import DEFAULT_RESOURCE
+from topology.model.nic_levels import NearestGpus, known_level, nearest_gpus
 from topology.model.node_topology import (
     MAX_GPUS,
     MAX_LINKS,
@@ -91,12 +99,14 @@ __all__ = [
     "GpuModel",
     "LinkKind",
     "ModelConstants",
+    "NearestGpus",
     "Nic",
     "NodeTopology",
     "NodeWorth",
     "P2pAccess",
     "PcieLevel",
     "SwitchFabric",
+    "alike_masks",
     "as_object",
     "check_version",
     "choice_at",
@@ -107,12 +117,14 @@ __all__ = [
     "find_gpu_worth",
     "gpus_of",
     "islands_of",
+    "known_level",
     "levels_text",
     "link_rate",
     "links_text",
     "list_at",
     "mask_of",
     "masks_by",
+    "nearest_gpus",
     "needed_at",
     "node_worth",
     "normalise_pci_bus_id",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
 
-__all__ = ["MAX_TABLE_GPUS", "gpus_of", "islands_of", "mask_of", "masks_by"]
+__all__ = ["MAX_TABLE_GPUS", "alike_masks", "gpus_of", "islands_of", "mask_of", "masks_by"]
 
 K = TypeVar("K", bound="Hashable")
 
@@ -55,6 +55,17 @@ def masks_by(keys: Iterable[K]) -> dict[K, int]:
     for gpu, key in enumerate(keys):
         masks[key] = masks.get(key, 0) | 1 << gpu
     return masks
+
+
+def alike_masks(models: Iterable[str | None]) -> tuple[int, ...]:
+    """Masks of the GPUs that may be of one model; None is unknown, and in each of them.
+
+    >>> alike_masks(("A100", None, "L4"))
+    (3, 6)
+    """
+    masks = masks_by(models)
+    unknown = masks.pop(None, 0)
+    return tuple(mask | unknown for mask in masks.values()) or (unknown,)
 
 
 def islands_of(joined: Sequence[int], mask: int) -> list[int]:

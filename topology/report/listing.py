@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from topology.model import PcieLevel, nearest_gpus
 from topology.printable import printable
 from topology.report.blocks import Grid, NoteLine
 
@@ -323,6 +324,7 @@ def _fabric_grid(report: ShowReport) -> Grid:
 
 
 def _nic_grid(report: ShowReport) -> Grid:
+    numa_nodes = [gpu.numa_node for gpu in report.gpus]
     rows = tuple(
         (
             printable(nic.name),
@@ -330,7 +332,7 @@ def _nic_grid(report: ShowReport) -> Grid:
             "?" if nic.gbit_per_s is None else f"{nic.gbit_per_s:g}",
             _text(nic.numa_node),
             _text(nic.pci_bus_id),
-            _nearest(nic),
+            _nearest(nic, numa_nodes),
         )
         for nic in report.nics
     )
@@ -338,12 +340,12 @@ def _nic_grid(report: ShowReport) -> Grid:
     return Grid(columns, rows, frozenset({2, 3}))
 
 
-def _nearest(nic: NicReport) -> str:
-    for level in ("PIX", "PXB", "PHB", "NODE", "SYS"):
-        gpus = [i for i, found in enumerate(nic.pcie_levels) if found == level]
-        if gpus:
-            return f"{_gpus(gpus)} ({level})"
-    return "?"
+def _nearest(nic: NicReport, numa_nodes: Sequence[int | None]) -> str:
+    levels = [PcieLevel(one or PcieLevel.UNKNOWN) for one in nic.pcie_levels]
+    level, gpus = nearest_gpus(levels, nic.numa_node, numa_nodes)
+    if level is not PcieLevel.UNKNOWN:
+        return f"{_gpus(gpus)} ({level.value})"
+    return f"{_gpus(gpus)} (by NUMA node)" if gpus else "?"
 
 
 def _facts(facts: Sequence[tuple[str, str]]) -> Grid:

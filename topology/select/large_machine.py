@@ -23,6 +23,7 @@ from topology.value import (
     DEFAULT_DEMAND,
     STATED_ERROR,
     Limit,
+    alike_masks,
     gpus_near_rdma,
     gpus_of,
     is_known_set,
@@ -54,9 +55,10 @@ class LargeMachine:
     """A machine type of more than 16 devices.
 
     `levels` are partitions of the devices into groups, coarsest first: sockets, PCIe switch trees,
-    innermost PCIe switches, parent GPUs. `models` are the masks of one GPU model each. `near_rdma`
-    are the devices with an RDMA NIC within PXB. `is_even`: a set's value depends on its size alone.
-    `b_inf`: the value of a set of two devices or more without start-up cost, and what limits it.
+    innermost PCIe switches, parent GPUs. `models` are masks of GPUs that may be of one model.
+    `near_rdma` are the devices with an RDMA NIC within PXB. `is_even`: a set's value depends on its
+    size alone. `b_inf`: the value of a set of two devices or more without start-up cost, and what
+    limits it.
     """
 
     topology: NodeTopology
@@ -100,7 +102,7 @@ def large_machine(topology: NodeTopology, demand: Demand = DEFAULT_DEMAND) -> La
         demand=demand,
         capacities=capacities,
         levels=(sockets, trees, switches, parents),
-        models=tuple(masks_by(gpu.model or "" for gpu in topology.gpus).values()),
+        models=alike_masks(gpu.model for gpu in topology.gpus),
         near_rdma=gpus_near_rdma(topology),
         is_even=is_even,
         b_inf=partial(_even_value, capacities) if is_even else _defined_value(topology),

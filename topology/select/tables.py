@@ -29,13 +29,13 @@ from topology.value import (
     DEFAULT_DEMAND,
     MAX_TABLE_GPUS,
     STATED_ERROR,
+    alike_masks,
     apply_measurement,
     at_message_size,
     connected_masks,
     gpus_near_rdma,
     known_table,
     mask_index,
-    masks_by,
     node_capacities,
     pair_sums,
     raw_sums,
@@ -279,7 +279,7 @@ def _any_member(n: int, members: int) -> NDArray[np.bool_]:
 
 
 def _uniform(topology: NodeTopology) -> NDArray[np.bool_]:
-    return _inside_any(topology.n_gpus, masks_by(gpu.model for gpu in topology.gpus).values())
+    return _inside_any(topology.n_gpus, alike_masks(gpu.model for gpu in topology.gpus))
 
 
 def _best_values(

@@ -5,6 +5,7 @@ Values sets; knows no request and chooses nothing.
 
 from topology.model import (
     MAX_TABLE_GPUS,
+    alike_masks,
     gpus_of,
     islands_of,
     mask_of,
@@ -22,7 +23,11 @@ from topology.value.limits import (
 )
 from topology.value.masks import mask_index, pair_sums
 from topology.value.measured import apply_measurement, raw_sums
-from topology.value.nics import gpus_maybe_near_rdma, gpus_near_rdma, rdma_nics_near
+from topology.value.nics import (
+    gpus_maybe_near_rdma,
+    gpus_near_rdma,
+    rdma_nics_near,
+)
 from topology.value.remainder import DEFAULT_DEMAND, Demand, remainder_table
 from topology.value.value_table import connected_masks
 
@@ -34,6 +39,7 @@ __all__ = [
     "Demand",
     "FabricPorts",
     "Limit",
+    "alike_masks",
     "apply_measurement",
     "at_message_size",
     "connected_masks",

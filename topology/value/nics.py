@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from topology.model import PcieLevel, gpus_of, mask_of
+from topology.model import PcieLevel, gpus_of, known_level, mask_of
 
 if TYPE_CHECKING:
     from topology.model import Nic, NodeTopology
 
-__all__ = ["gpus_maybe_near_rdma", "gpus_near_rdma", "rdma_nics_near"]
+__all__ = [
+    "gpus_maybe_near_rdma",
+    "gpus_near_rdma",
+    "rdma_nics_near",
+]
 
 _NEAR = frozenset({PcieLevel.PIX, PcieLevel.PXB})
 
@@ -34,7 +38,9 @@ def gpus_maybe_near_rdma(topology: NodeTopology) -> int:
         i
         for i in range(topology.n_gpus)
         if any(
-            nic.is_rdma is not False and nic.levels[i] in _NEAR | {PcieLevel.UNKNOWN}
+            nic.is_rdma is not False
+            and known_level(nic.levels[i], nic.numa_node, topology.gpus[i].numa_node)
+            in _NEAR | {PcieLevel.UNKNOWN}
             for nic in topology.nics
         )
     )

@@ -8,14 +8,18 @@ completely or not at all.
 Method: the text is searched for rows that start with a GPU label (`GPU0`, a PCI address). A row
 that holds only labels opens a table, or several side by side; whatever stands between rows (log
 lines, error messages) is passed over. A table that holds link types is the matrix, whatever its
-heading: some versions print link types under the heading of the weights.
+heading: some versions print link types under the heading of the weights. With `--json` rocm-smi
+prints a key for each pair in place of a table, the lesser number first, and a card's NUMA node
+under `cardN`.
 
 - XGMI over one hop is a link of the pair. XGMI over several goes through other GPUs: no link of
   the pair's own. Some versions count one hop for them, but the driver gives XGMI a weight of 15 per
   hop (Linux amdkfd, kfd_crat.c: KFD_CRAT_XGMI_WEIGHT times the number of hops), so both
   tables are read. Where neither is printed, XGMI is taken for a link.
-- PCIE is no accelerator link. Which PCIe level is not printed. GPUs at different NUMA nodes are SYS
-  apart by that level's definition ("traversing ... the interconnect between NUMA nodes").
+- PCIE is no accelerator link. amd-smi's table of access says whether such pairs reach each other's
+  memory; where it says so of some only, that is unknown. Which PCIe level is not printed. GPUs at
+  different NUMA nodes are SYS apart by that level's definition ("traversing ... the interconnect
+  between NUMA nodes").
 - "Numa Affinity" is sysfs' numa_node and goes before "Numa Node"; -1 is unknown.
 """
 
@@ -32,6 +36,7 @@ from topology.model import (
     Gpu,
     LinkKind,
     NodeTopology,
+    P2pAccess,
     PcieLevel,
     symmetric,
 )
@@ -47,16 +52,26 @@ _NUMA = re.compile(
     r"GPU ?\[?(?P<gpu>[0-9]{1,3})\]?\s*:\s*\(Topology\)\s*"
     r"Numa (?P<what>Node|Affinity):\s*(?P<node>-?[0-9]{1,4})"
 )
+_NUMA_KEY = re.compile(r'"card(?P<gpu>[0-9]{1,3})":\s*\{(?P<facts>[^{}]*)\}')
+_NUMA_FACT = re.compile(
+    r'"\(Topology\) Numa (?P<what>Node|Affinity)":\s*"?(?P<node>-?[0-9]{1,4})"?'
+)
+_PAIR_KEY = re.compile(
+    r'"\(Topology\) (?P<what>weight|hops|link type) between DRM devices '
+    r'(?P<one>[0-9]{1,3}) and (?P<other>[0-9]{1,3})":\s*"?(?P<cell>[\w/]{1,20})"?',
+    re.IGNORECASE,
+)
 _HEADING = re.compile(
     r"hops|weight|link type|access|numa bw|cache coher[ae]nc|atomics|dma|bi-directional",
     re.IGNORECASE,
 )
-_HOPS, _WEIGHT, _TYPES = "hops", "weight", "link type"
+_HOPS, _WEIGHT, _TYPES, _ACCESS = "hops", "weight", "link type", "access"
 _XGMI_WEIGHT = 15
 """Weight of one XGMI hop (KFD_CRAT_XGMI_WEIGHT)."""
-_OWN = frozenset({"0", "SELF", "X", "N/A"})
-"""What the tools print on the diagonal."""
+_OWN = frozenset({"0", "SELF", "X", "N/A", ""})
+"""What the tools print on the diagonal; nothing for a pair's key."""
 
+_ACCESS_WORDS = {"ENABLED": P2pAccess.YES, "DISABLED": P2pAccess.NO}
 _LINK_TYPES = {"XGMI": AcceleratorLink(LinkKind.XGMI, None), "PCIE": NO_LINK}
 
 
@@ -84,7 +99,7 @@ def import_rocm_smi(text: str, *, gpu_model: str | None = None) -> NodeTopology:
     >>> import_rocm_smi(" GPU0 GPU1 \n GPU0 0 XGMI \n GPU1 XGMI 0").links[0][1].kind
     <LinkKind.XGMI: 'xgmi'>
     """
-    tables = _find_tables(text.splitlines())
+    tables = _find_tables(text.splitlines()) or _tables_of_pairs(text)
     types = _link_types(tables, text)
     labels = types.columns
     n = len(labels)
@@ -98,6 +113,7 @@ def import_rocm_smi(text: str, *, gpu_model: str | None = None) -> NodeTopology:
             ),
             links=tuple(tuple(_link(types, distances, i, j) for j in range(n)) for i in range(n)),
             pcie=symmetric(n, PcieLevel.SELF, lambda i, j: _level(numa_nodes[i], numa_nodes[j])),
+            p2p=_p2p(types, tables),
         )
     except InvalidTopology as error:
         msg = f"{WHAT} contradicts itself: {error}"
@@ -122,6 +138,23 @@ def _find_tables(lines: list[str]) -> list[_Table]:
             width = sum(1 + len(table.columns) for table in current)
         elif len(words) - first == width:
             _add_row(words[first:], current)
+    return tables
+
+
+def _tables_of_pairs(text: str) -> list[_Table]:
+    """The same from keys of pairs, of which each stands for both halves."""
+    cells: dict[str, dict[tuple[int, int], str]] = {}
+    for match in _PAIR_KEY.finditer(text):
+        pair = int(match["one"]), int(match["other"])
+        cells.setdefault(match["what"].lower(), {})[pair] = match["cell"]
+    tables: list[_Table] = []
+    for heading, by_pair in cells.items():
+        gpus = sorted({gpu for pair in by_pair for gpu in pair})[: MAX_GPUS + 1]
+        table = _Table(heading, tuple(f"GPU{gpu}" for gpu in gpus))
+        for one in gpus:
+            row = (by_pair.get((min(one, gpu), max(one, gpu)), "") for gpu in gpus)
+            table.rows[f"GPU{one}"] = tuple(row)
+        tables.append(table)
     return tables
 
 
@@ -179,7 +212,11 @@ def _check_cell(cell: str, row: str, column: str, *, is_own: bool) -> None:
 def _what_else(tables: list[_Table], text: str) -> str:
     if tables:
         return f"{len(tables)} tables of other things"
-    return "NUMA nodes" if _NUMA.search(text) else "text without a table of GPUs"
+    return (
+        "NUMA nodes"
+        if _NUMA.search(text) or _NUMA_KEY.search(text)
+        else "text without a table of GPUs"
+    )
 
 
 def _link(types: _Table, distances: list[_Table], i: int, j: int) -> AcceleratorLink:
@@ -187,6 +224,21 @@ def _link(types: _Table, distances: list[_Table], i: int, j: int) -> Accelerator
     if i == j or any(_is_beyond_one_hop(table, table.rows[row][j]) for table in distances):
         return NO_LINK
     return _LINK_TYPES[types.rows[row][j]]
+
+
+def _p2p(types: _Table, tables: list[_Table]) -> P2pAccess:
+    """What the table of access says of all pairs without a link; UNKNOWN where they differ."""
+    found = next((one for one in tables if one.heading == _ACCESS), None)
+    if found is None or found.columns != types.columns:
+        return P2pAccess.UNKNOWN
+    words = {
+        word
+        for row in found.rows
+        for i, word in enumerate(found.rows[row])
+        if types.rows[row][i] == "PCIE"
+    }
+    word = words.pop() if len(words) == 1 else ""
+    return _ACCESS_WORDS.get(word, P2pAccess.UNKNOWN)
 
 
 def _is_beyond_one_hop(table: _Table, cell: str) -> bool:
@@ -199,6 +251,9 @@ def _numa_nodes(text: str, labels: tuple[str, ...]) -> list[int | None]:
     numa_nodes: dict[tuple[str, int], int] = {}
     for match in _NUMA.finditer(text):
         numa_nodes[match["what"], int(match["gpu"])] = int(match["node"])
+    for card in _NUMA_KEY.finditer(text):
+        for match in _NUMA_FACT.finditer(card["facts"]):
+            numa_nodes[match["what"], int(card["gpu"])] = int(match["node"])
     nodes: list[int | None] = []
     for label in labels:
         gpu = _GPU_LABEL.fullmatch(label)

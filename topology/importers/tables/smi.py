@@ -10,11 +10,17 @@ column is refused by name, since half a matrix read as a whole would put pods on
 there. NIC rows may be missing, as GPU rows hold the NIC columns; where a GPU row ends before
 them, the NIC's own row counts, else that level is unknown. Levels on which the two rows disagree
 are unknown, too.
+
+Matrices of `topo -p2p` beside it say which GPUs reach each other's memory. That of pairs without a
+link is access over PCIe; where it differs among them, or a command in the text asked for NVLink or
+atomics, it stays unknown.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 from topology.errors import ImportFormatError
@@ -22,19 +28,33 @@ from topology.importers.tables.cells import UNKNOWN, Cell, parse_cell
 from topology.importers.tables.label_matrix import build_matrices
 from topology.importers.tables.smi_merge import merge_topologies
 from topology.importers.tables.smi_table import SmiTable, find_tables
-from topology.model import Gpu, Nic, NodeTopology, PcieLevel, find_gpu_model
+from topology.model import (
+    NO_LINK,
+    Gpu,
+    Nic,
+    NodeTopology,
+    P2pAccess,
+    PcieLevel,
+    find_gpu_model,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
 __all__ = ["import_smi"]
 
 _LEGEND = re.compile(r"\bNV#\s*=")
 _COMMAND = re.compile(r"\bnvidia-smi\s+topo\s+(?:-m|--matrix)(?![\w-])")
-_NIC_NAME = re.compile(r"\b(NIC\d{1,4}):\s+(\S{1,48})")
+_NIC_NAME = re.compile(r"\b(NIC\d{1,4}):\s+([\w.:-]{1,48})(?=\W*$)")
+"""An entry of the legend; where other text stands behind the name, it was written over."""
 _RDMA_NAME = re.compile(r"mlx\d+_|roce|ib[ops]\d|rdma[ops]|bnxt_re|irdma|hfi1_")
 """Names of RDMA devices: drivers/infiniband/hw in Linux, and rdma-core's persistent names."""
 _LISTED_GPU = re.compile(r"\bGPU\s+(\d{1,3}):\s+(\S[^()\n]{0,79}?)\s*(?:\(UUID:\s*(\S{1,63})\)|$)")
+_P2P_COMMAND = re.compile(r"\btopo\s+(?:-p2p|--p2p_status)\s+([rwnap])")
+"""The capability that was asked for: read, write, NVLink, atomics, PCIe (`nvidia-smi topo -h`)."""
+_P2P_WORDS = {"OK": P2pAccess.YES} | dict.fromkeys(("CNS", "GNS", "TNS", "DR"), P2pAccess.NO)
+"""What a cell says of access: NS depends on the capability, which may be NVLink; U is unknown."""
 _UUID = re.compile(r"GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _BRANDS = ("NVIDIA ", "Tesla ", "GeForce ", "Quadro ", "TITAN ", "GRID ", "GH200", "GB200")
 _NUMA_NODE = re.compile(r"\d{1,3}")
@@ -67,7 +87,11 @@ def import_smi(text: str, *, gpu_model: str | None = None) -> NodeTopology:
     if not complete:
         raise ImportFormatError(reasons[0])
     listed = _listed_gpus(text)
-    return merge_topologies([_read(table, listed, gpu_model) for table in complete])
+    merged = merge_topologies([_read(table, listed, gpu_model) for table in complete])
+    names = complete[0].header.gpus
+    stated = [one for one in tables if one.is_p2p and one.header.gpus == names]
+    whole = [one for one in stated if not _incomplete(one)]
+    return replace(merged, p2p=_p2p(merged, whole, set(_P2P_COMMAND.findall(text))))
 
 
 def _incomplete(table: SmiTable) -> str:
@@ -105,6 +129,23 @@ def _read(
         nics=_nics(table),
         fabrics=matrices.fabrics,
     )
+
+
+def _p2p(topology: NodeTopology, tables: Sequence[SmiTable], asked: AbstractSet[str]) -> P2pAccess:
+    """What the matrices of access say alike of all pairs without a link."""
+    if asked & {"n", "a"}:
+        return P2pAccess.UNKNOWN
+    words = _P2P_WORDS | ({"NS": P2pAccess.NO} if asked else {})
+    unlinked = [
+        (i, j)
+        for i, j in combinations(range(topology.n_gpus), 2)
+        if topology.links[i][j] == NO_LINK
+    ]
+    found: set[P2pAccess] = set()
+    for table in tables:
+        rows = [table.rows[name].labels for name in table.header.gpus]
+        found |= {words.get(rows[i][j], P2pAccess.UNKNOWN) for i, j in unlinked}
+    return found.pop() if len(found) == 1 else P2pAccess.UNKNOWN
 
 
 def _cell(table: SmiTable, name: str, column: int) -> Cell:

@@ -42,6 +42,8 @@ _AFFINITY = re.compile(r"CPU Affinity|NUMA Affinity|Node Affinity|GPU NUMA ID|NU
 _NUMA_COLUMNS = frozenset({"NUMA Affinity", "Node Affinity", "NUMA"})
 _AFFINITY_STARTS = frozenset({"CPU", "NUMA", "Node", "GPU"})
 _AFFINITY_WORDS = _AFFINITY_STARTS | {"Affinity", "ID"}
+_CUT_CELL = re.compile(r"(?:P|PI|PX|PH|N|NO|NOD|S|SY|SO)(?=\d)[\d,-]+")
+"""A label that lost its end to the column behind it: `PH0-31` of `PHB` and `0-31`."""
 _BROKEN_OFF = re.compile(r"(?:GPU|NIC|mlx)\d[\w.:-]*")
 
 
@@ -289,7 +291,9 @@ def _find_fault(header: SmiHeader, name: str, labels: Sequence[str], values: Seq
         has_more = values and _is_label(values[0])
         more = f"row {name} has more cells than the header has columns ({header.n_columns})"
         return more if has_more else ""
-    if not values or (len(labels) == len(header.gpus) and not any(map(_is_label, values))):
+    is_gpu_part_whole = len(labels) >= len(header.gpus) and not any(map(_is_label, values))
+    is_short = len(labels) == len(header.gpus)
+    if not values or (is_gpu_part_whole and (is_short or _CUT_CELL.fullmatch(values[0]))):
         return ""
     column = (*header.gpus, *header.nics)[len(labels)]
     return f"row {name}, column {column} is {quote(values[0])}, expected a label as X or PIX"
@@ -301,7 +305,7 @@ def _numa_affinity(
     """The row's NUMA affinity, "" where the column is missing, empty or ambiguous."""
     column = header.numa
     values = line.tokens[tail:]
-    if column is None:
+    if column is None or _CUT_CELL.fullmatch(values[0]):
         return ""
     if len(values) == header.n_affinity:
         return values[column.place]

@@ -5,7 +5,8 @@ taken off. It never looks at what a token means (`topology.importers.tables.smi_
 
 Taken off: ANSI sequences, also where the escape byte was written as caret text or got lost
 (`^[[4m`, `[4m`); borders of markdown and box-drawn tables; quotes, comment and mail marks
-stuck to a token. A string literal with written-out breaks (also in JSON) is spread into lines.
+stuck to a token. A string literal with written-out breaks is spread into lines, and so are the
+elements of a list, as in JSON or in Python.
 """
 
 from __future__ import annotations
@@ -19,9 +20,13 @@ _ANSI = re.compile(
     r"(?:\x1b|\^\[|\\x1b|\\u001b|\\033|\\e)\[[0-9;?]{0,16}[A-Za-z]|\x1b\(B|\[[0-9;]{0,16}m"
 )
 _LITERAL_BREAK = re.compile(r"\\[tn]GPU\d")
+_LIST_BREAK = re.compile(r"""\[\s*["']|["']\s*,\s*["']|["']\s*\]""")
+"""Begin, middle and end of a list of strings."""
 _BORDERS = str.maketrans(dict.fromkeys("|│┃║", "\t"))
 _STUCK = "\"'`>#*+"
 _WORD = re.compile(r"\S+")
+_LITERALS = frozenset("{[")
+"""How JSON and Python's lists and dicts begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,8 @@ def split_lines(text: str) -> tuple[TextLine, ...]:
     text = _ANSI.sub("", text)
     if _LITERAL_BREAK.search(text):
         text = text.replace("\\t", "\t").replace("\\r", "\r").replace("\\n", "\n")
+    if text.lstrip()[:1] in _LITERALS:
+        text = _LIST_BREAK.sub("\n", text)
     return tuple(_clean(line) for line in text.splitlines())
 
 

@@ -15,9 +15,10 @@ Method (format: NVIDIA/nccl 5067397c, src/graph/xml.cc and topo.cc; ROCm/rccl fo
   common switch may be PHB or NODE apart. Where a PCIe stack is a host bridge of its own (Intel
   since Skylake, AMD) they are taken for NODE, the farther of the two: `nvidia-smi` prints NODE on
   the two-socket machines of these platforms that were recorded, but for a few pairs behind one
-  bifurcated slot. Elsewhere the level is unknown. A file with a single `<cpu>` does not separate
-  NUMA nodes (AWS's p5 file of 2026 puts the GPUs of two sockets under one): neither NUMA node nor
-  level is claimed.
+  bifurcated slot. So are devices of two PCI domains, which no host bridge joins: GB300 and GH200,
+  with a domain for each root port, print NODE. Elsewhere the level is unknown. A file with a single
+  `<cpu>` does not separate NUMA nodes (AWS's p5 file of 2026 puts the GPUs of two sockets under
+  one): neither NUMA node nor level is claimed.
 - `<nvlink>` to a bridge of class 0x0680 ends at an NVSwitch: the sum of a GPU's counts is its
   number of ports. To a GPU it is a direct link, up as far as both ends count it. 0x068001 is a CPU.
   A GPU that names itself as the far end has links with an unknown far end (Azure's NC A100 v4
@@ -38,7 +39,13 @@ from topology.errors import ImportFormatError, InvalidTopology, quote
 from topology.importers.xml.accelerator_links import LinkEnds, build_links
 from topology.importers.xml.cpu_platform import x86_platform
 from topology.importers.xml.nics import FoundNic, build_nics
-from topology.importers.xml.pci_ids import find_model_name, is_gpu, is_infiniband, is_network
+from topology.importers.xml.pci_ids import (
+    find_model_name,
+    has_gpu_class,
+    is_gpu,
+    is_infiniband,
+    is_network,
+)
 from topology.importers.xml.pcie_tree import PciPlace, PciTree
 from topology.importers.xml.safe_xml import find_attribute, parse_xml
 from topology.model import (
@@ -116,8 +123,7 @@ def import_nccl_xml(text: str, *, gpu_model: str | None = None) -> NodeTopology:
         _walk(cpu, _cpu_place(cpu, index, is_only=len(cpus) == 1), found)
     devices = _order(found.gpus or found.bare_gpus)
     if not devices:
-        msg = f"{WHAT} holds no GPU: no <gpu> element and no <pci> of a GPU class (0x03, 0x12)"
-        raise ImportFormatError(msg)
+        raise ImportFormatError(_no_gpu(system))
     if len(devices) > MAX_GPUS:
         msg = f"{WHAT} holds {len(devices)} GPUs, expected at most {MAX_GPUS}"
         raise ImportFormatError(msg)
@@ -138,6 +144,18 @@ def import_nccl_xml(text: str, *, gpu_model: str | None = None) -> NodeTopology:
     except InvalidTopology as error:
         msg = f"{WHAT} contradicts itself: {error}"
         raise ImportFormatError(msg) from error
+
+
+def _no_gpu(system: Element) -> str:
+    """Why there is none: devices of a GPU class may be of vendors that are not known."""
+    others = [pci for pci in system.iter("pci") if has_gpu_class(pci.get("class"))]
+    if not others:
+        return f"{WHAT} holds no GPU: no <gpu> element and no <pci> of a GPU class (0x03, 0x12)"
+    vendors = sorted({find_attribute(pci, "vendor") or "?" for pci in others})
+    return (
+        f"{WHAT} holds no GPU of a known vendor: {len(others)} <pci> of a GPU class with vendor "
+        f"{quote(', '.join(vendors))}, expected 0x10de (NVIDIA) or 0x1002 (AMD)"
+    )
 
 
 def _find_system(text: str) -> Element:
@@ -189,15 +207,17 @@ def _walk(parent: Element, place: PciPlace, found: _Found) -> None:
         if pci.tag != "pci":
             continue
         bus_id = _bus_id(pci, "busid")
+        domain = bus_id.split(":")[0]
+        root = place.root if place.bridges else f"{place.root}, domain {domain}"
         # A device on bus 0 of a domain, with nothing above it, sits on the root bus itself.
         is_hidden = not place.bridges and bus_id.split(":")[1] == "00"
-        here = PciPlace(place.root, place.bridges, place.numa_node, is_hidden)
+        here = PciPlace(root, place.bridges, place.numa_node, is_hidden)
         device = _Device(pci, bus_id, here)
         found.gpus.extend(_Device(pci, bus_id, here, child) for child in pci if child.tag == "gpu")
         nets = [net for nic in pci if nic.tag == "nic" for net in nic.iter("net")]
         found.nics.extend(_nic(device, net) for net in nets)
         if any(child.tag == "pci" for child in pci):
-            below = PciPlace(place.root, (*place.bridges, bus_id), place.numa_node)
+            below = PciPlace(root, (*place.bridges, bus_id), place.numa_node)
             _walk(pci, below, found)
         elif is_gpu(pci.get("class"), pci.get("vendor"), device=pci.get("device")):
             found.bare_gpus.append(device)

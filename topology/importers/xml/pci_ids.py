@@ -13,7 +13,14 @@ and the PCI ID Repository.
 
 from __future__ import annotations
 
-__all__ = ["MODEL_NAMES", "find_model_name", "is_gpu", "is_infiniband", "is_network"]
+__all__ = [
+    "MODEL_NAMES",
+    "find_model_name",
+    "has_gpu_class",
+    "is_gpu",
+    "is_infiniband",
+    "is_network",
+]
 
 NVIDIA = "10de"
 AMD = "1002"
@@ -67,7 +74,12 @@ def is_gpu(pci_class: str | None, vendor: str | None, *, device: str | None = No
     """
     if (_bare(vendor), _bare(device)) in _MANAGEMENT:
         return False
-    return _bare(pci_class)[:4] in _GPU_CLASSES and _bare(vendor) in {NVIDIA, AMD, ""}
+    return has_gpu_class(pci_class) and _bare(vendor) in {NVIDIA, AMD, ""}
+
+
+def has_gpu_class(pci_class: str | None) -> bool:
+    """Whether the class is that of GPUs, and of the display controllers of management boards."""
+    return _bare(pci_class)[:4] in _GPU_CLASSES
 
 
 def is_network(pci_class: str | None) -> bool:

@@ -306,6 +306,13 @@ def _at_least(bandwidth: float, nic: NicRule = NicRule.UNSET) -> PlacementPolicy
 NIC_REQUIRED = PlacementPolicy(nic=NicRule.REQUIRED)
 
 
+@pytest.mark.parametrize(("free", "size"), [(0b1011, 3), (0b1100, 2)])
+def test_a_gpu_of_unknown_model_may_be_of_any(free, size):
+    """A listing that names some GPUs says nothing of the others."""
+    found = select_set(build_tables(MIXED), available=free, size=size, policy=DEFAULT_POLICY)
+    assert isinstance(found, Selected)
+
+
 @pytest.mark.parametrize(
     ("topology", "available", "size", "policy", "reason"),
     [
@@ -316,15 +323,15 @@ NIC_REQUIRED = PlacementPolicy(nic=NicRule.REQUIRED)
             PAIRS, 0b000111, 4, DEFAULT_POLICY, UnfitReason.NOT_ENOUGH_FREE, id="more than are free"
         ),
         pytest.param(
-            MIXED, 0b1111, 3, DEFAULT_POLICY, UnfitReason.MIXED_MODELS, id="models never mix"
+            MIXED, 0b1111, 4, DEFAULT_POLICY, UnfitReason.MIXED_MODELS, id="models never mix"
         ),
         pytest.param(
             MIXED,
-            0b1100,
+            0b0110,
             2,
             DEFAULT_POLICY,
             UnfitReason.MIXED_MODELS,
-            id="an unknown model is a model of its own",
+            id="not even two of them",
         ),
         pytest.param(
             PAIRS,

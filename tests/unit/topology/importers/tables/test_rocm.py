@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,8 +11,9 @@ from hypothesis import strategies as st
 from tests.examples import up_to
 from tests.machines import pairs
 from topology.errors import ImportFormatError
+from topology.importers.detect import FileFormat, detect_format
 from topology.importers.tables.rocm import import_rocm_smi
-from topology.model import MAX_GPUS, NO_LINK, AcceleratorLink, LinkKind, PcieLevel
+from topology.model import MAX_GPUS, NO_LINK, AcceleratorLink, LinkKind, P2pAccess, PcieLevel
 
 XGMI = AcceleratorLink(LinkKind.XGMI, None)
 
@@ -120,6 +123,46 @@ def test_amd_smi_labels_rows_by_pci_address():
     assert pairs(topology.links) == [XGMI]
 
 
+@pytest.mark.parametrize(
+    ("words", "p2p"),
+    [
+        (("DISABLED", "DISABLED"), P2pAccess.NO),
+        (("ENABLED", "ENABLED"), P2pAccess.YES),
+        (("ENABLED", "DISABLED"), P2pAccess.UNKNOWN),
+        (("N/A", "N/A"), P2pAccess.UNKNOWN),
+    ],
+)
+def test_access_of_pairs_without_a_link_is_access_over_pcie(words, p2p):
+    """The XGMI pair reaches each other in any case."""
+    one, other = words
+    text = table("ACCESS TABLE:", f"- ENABLED {one}", f"ENABLED - {other}", f"{one} {other} -")
+    types = table("LINK TYPE TABLE:", "SELF XGMI PCIE", "XGMI SELF PCIE", "PCIE PCIE SELF")
+    assert import_rocm_smi(text + types).p2p is p2p
+    assert import_rocm_smi(types).p2p is P2pAccess.UNKNOWN
+
+
+def pair_keys(what, cells):
+    """What `rocm-smi --showtopo --json` prints of pairs."""
+    return {f"(Topology) {what} between DRM devices {a} and {b}": c for (a, b), c in cells.items()}
+
+
+def showtopo_json(types):
+    """All of its output for three cards."""
+    numa = {"(Topology) Numa Node": "0", "(Topology) Numa Affinity": "2"}
+    cards = {"card0": numa, "card1": {"(Topology) Numa Node": "1"}, "card2": {}}
+    weights = pair_keys("Weight", {(0, 1): "15", (0, 2): "30", (1, 2): "40"})
+    hops = pair_keys("Hops", {(0, 1): "1", (0, 2): "2", (1, 2): "2"})
+    return json.dumps(cards | {"system": weights | hops | pair_keys("Link type", types)})
+
+
+def test_json_says_the_same_as_the_tables():
+    """It has a key for each pair, and a NUMA node for each card."""
+    text = showtopo_json({(0, 1): "XGMI", (0, 2): "XGMI", (1, 2): "PCIE"})
+    topology = import_rocm_smi(text)
+    assert topology == import_rocm_smi(SHOWTOPO)
+    assert detect_format(text) is FileFormat.ROCM_SMI
+
+
 def test_a_single_gpu():
     """Its matrix is complete with one cell."""
     assert import_rocm_smi(table("Link Type between two GPUs", "0")).n_gpus == 1
@@ -133,6 +176,8 @@ MANY = [f"{i:04x}:00:00.0" for i in range(MAX_GPUS + 1)]
     [
         pytest.param("", id="nothing"),
         pytest.param(NUMA, id="showtoponuma"),
+        pytest.param('{"card0": {"(Topology) Numa Node": "0"}}', id="showtoponuma as JSON"),
+        pytest.param(showtopo_json({(0, 1): "XGMI", (1, 2): "PCIE"}), id="no key of a pair"),
         pytest.param(WEIGHTS + HOPS, id="no link types"),
         pytest.param(TYPES.replace("PCIE", "XXXX"), id="XXXX cells"),
         pytest.param(TYPES.replace("GPU1   XGMI 0", "GPU1   XGMI 1"), id="diagonal"),

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from topology.errors import ImportFormatError, TopologyError
 from topology.importers.tables.smi import import_smi
-from topology.model import NO_LINK, UNKNOWN_LINK, AcceleratorLink, LinkKind, PcieLevel
+from topology.model import (
+    NO_LINK,
+    UNKNOWN_LINK,
+    AcceleratorLink,
+    LinkKind,
+    P2pAccess,
+    PcieLevel,
+)
 
 LEGEND = "\nLegend:\n\n  X    = Self\n  PIX  = at most a single PCIe bridge\n"
 LEGEND_M = LEGEND + "  NV#  = a bonded set of # NVLinks\n"
@@ -44,6 +51,7 @@ def prefixed(prefix: str) -> str:
     return "".join(f"{prefix}{line}\n" for line in PAIRS.splitlines())
 
 
+LINES = PAIRS.splitlines()
 PLAIN = "        GPU0    GPU1\nGPU0     X      PHB\nGPU1    PHB      X\n"
 
 DRESSES = [
@@ -66,6 +74,9 @@ DRESSES = [
     ("one-line string literal", f"out = {PAIRS!r}\n"),
     ("one-line string literal of blanks", f"out = {PAIRS.expandtabs()!r}\n"),
     ("JSON log", json.dumps({"stdout": "\x1b[4m" + PAIRS.replace("\n", "\r\n")})),
+    ("lines as a list in JSON", json.dumps({"topo": ["\x1b[4m" + one for one in LINES]})),
+    ("lines as a list in Python", repr({"topo": LINES})),
+    ("lines without tabs as a list", json.dumps([one.expandtabs() for one in LINES], indent=1)),
     ("diff", prefixed("+")),
     ("header without its leading tab", PAIRS[1:]),
     ("lines of a log in between", PAIRS.replace("\nGPU1", "\nwatchdog: all well on GPU1\nGPU1")),
@@ -328,6 +339,22 @@ def test_nic_columns_may_be_cut_off_a_gpu_row():
     ]
 
 
+def test_the_last_cell_of_a_gpu_row_may_be_glued_to_the_next_column():
+    """The driver cut it: the NIC's own row has the level, and nothing has the NUMA node."""
+    glued = WITH_NICS.replace("SYS\t0-31,64-95", "SY0-31,64-95").replace("PIX\t32-63", "PI32-63")
+    topology = import_smi(glued)
+    assert topology.nics == import_smi(WITH_NICS).nics
+    assert [gpu.numa_node for gpu in topology.gpus] == [None, None]
+
+
+def test_a_damaged_entry_of_the_legend_names_no_nic():
+    """A terminal wrote over the line: what stands there is another column's heading."""
+    damaged = NIC_LEGEND.replace("mlx5_10", "NIC2   CPU Affinity    NUMA Affinity")
+    assert [nic.name for nic in import_smi(WITH_NICS + damaged).nics] == ["NIC0", "mlx5_bond_0"]
+    cut = NIC_LEGEND.replace("mlx5_bond_0", "MA ID")
+    assert [nic.name for nic in import_smi(WITH_NICS + cut).nics] == ["mlx5_10", "NIC1"]
+
+
 def test_nic_levels_that_contradict_each_other_are_unknown():
     """A NIC is no reason to refuse a node's GPUs, and no reason to believe either row."""
     text = "GPU0 NIC0\nGPU0 X PIX\nNIC0 SYS X\n"
@@ -410,6 +437,45 @@ def test_a_log_line_about_a_gpu_is_no_name():
     """`GPU 0: ...` also starts messages; without a UUID only a product's name counts."""
     text = "GPU 0: failed to initialise\nGPU 1: NVIDIA GeForce RTX 3090\n" + PLAIN
     assert [gpu.model for gpu in import_smi(text).gpus] == [None, "NVIDIA GeForce RTX 3090"]
+
+
+BRIDGED = matrix("X NV4 PHB PHB", "NV4 X PHB PHB", "PHB PHB X NV4", "PHB PHB NV4 X")
+
+
+def access(word: str, linked: str = "OK", crossed: str = "") -> str:
+    """`topo -p2p` of BRIDGED; `crossed` for one pair that differs from the others."""
+    other = crossed or word
+    return matrix(
+        f"X {linked} {other} {word}",
+        f"{linked} X {word} {word}",
+        f"{other} {word} X {linked}",
+        f"{word} {word} {linked} X",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "p2p"),
+    [
+        pytest.param(BRIDGED, P2pAccess.UNKNOWN, id="nothing stated"),
+        pytest.param(BRIDGED + access("OK"), P2pAccess.YES, id="all pairs"),
+        pytest.param(access("CNS") + BRIDGED, P2pAccess.NO, id="bridged pairs alone"),
+        pytest.param(BRIDGED + access("OK", crossed="TNS"), P2pAccess.UNKNOWN, id="pairs differ"),
+        pytest.param(BRIDGED + access("NS"), P2pAccess.UNKNOWN, id="perhaps of NVLink"),
+        pytest.param(
+            BRIDGED + "$ nvidia-smi topo -p2p r\n" + access("NS"), P2pAccess.NO, id="of reading"
+        ),
+        pytest.param(
+            BRIDGED + "$ nvidia-smi topo -p2p n\n" + access("GNS"),
+            P2pAccess.UNKNOWN,
+            id="of NVLink",
+        ),
+        pytest.param(BRIDGED + access("U"), P2pAccess.UNKNOWN, id="unknown to the driver"),
+        pytest.param(BRIDGED + matrix("X OK", "OK X"), P2pAccess.UNKNOWN, id="of another machine"),
+    ],
+)
+def test_what_a_text_states_of_access_is_known(text, p2p):
+    """A driver may forbid what the model can do, and allow what it is not sold with."""
+    assert import_smi(text).p2p is p2p
 
 
 def test_the_caller_names_what_the_text_does_not():

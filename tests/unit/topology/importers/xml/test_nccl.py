@@ -264,6 +264,19 @@ def test_two_roots_of_one_cpu(first, second, level, numa):
     assert topology.gpus[0].numa_node == numa
 
 
+def test_two_pci_domains_of_one_numa_node_are_node_apart():
+    """No host bridge joins them; so GB300 and GH200 print it, with a domain for each root port."""
+    arm = 'arch="arm64"'
+    near = switch("0001:01:00.0", gpu("0001:02:00.0", 0)), nic("0002:01:00.0", "mlx5_0")
+    far = switch("0003:01:00.0", gpu("0003:02:00.0", 1))
+    text = system(cpu(*near, attributes=arm), cpu(far, numa="1", attributes=arm))
+    topology = import_nccl_xml(text)
+    assert topology.nics[0].levels == (PcieLevel.NODE, PcieLevel.SYS)
+    assert topology.pcie[0][1] is PcieLevel.SYS
+    alone = import_nccl_xml(system(cpu(*near, attributes=arm)))
+    assert alone.nics[0].levels == (PcieLevel.UNKNOWN,)
+
+
 def test_devices_on_a_root_bus_are_hidden_by_a_hypervisor():
     """Passed-through devices sit alone on bus 0 of a domain of their own."""
     topology = import_nccl_xml(
@@ -303,6 +316,10 @@ def test_software_interfaces_are_left_out():
             system(cpu(gpu("0000:01:00.0", 0), gpu("0000:01:00.0", 1))), id="one address twice"
         ),
         pytest.param(system(cpu(gpu("01:00", 0))), id="broken address"),
+        pytest.param(
+            system(cpu('<pci busid="0000:37:00.0" class="0x038000" vendor="0x1d94"/>')),
+            id="a GPU class of another vendor",
+        ),
         pytest.param(system(cpu(gpu("0000:01:00.0", "x"))), id="dev is no number"),
         pytest.param(system(cpu(gpu("0000:01:00.0", 0, inside=nvlink("a", "")))), id="no count"),
         pytest.param(
