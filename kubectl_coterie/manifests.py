@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kube.documents import as_json, read_yaml_documents
 from kube.errors import DocumentError, Unreadable
-from kube.objects import KINDS, devices_of, one_by_one, pods_of
+from kube.objects import KINDS, devices_of, kind_of, one_by_one, pods_of
 from kubectl_coterie.errors import CliError
 from topology.annotations.pod_keys import GROUP, GROUP_SIZE
 from topology.errors import file_fault, quote
@@ -54,6 +54,11 @@ class ManifestPod:
             raise CliError(msg) from error
 
     @property
+    def node_name(self) -> str:
+        """The node that it names itself, past every scheduler; empty without."""
+        return text_at(object_at(self.pod, "spec"), "nodeName")
+
+    @property
     def group(self) -> str | None:
         """The annotation that names its group; None without."""
         return self._annotations.get(GROUP)
@@ -80,7 +85,7 @@ class ManifestPod:
 
 @dataclass(frozen=True, slots=True)
 class PodFile:
-    """The pods of a file, and what was left out."""
+    """The pods of a file, and what was left out, in sentences."""
 
     pods: Sequence[ManifestPod]
     left_out: Sequence[str]
@@ -110,13 +115,22 @@ def read_pods(file: str, namespace: str, *, is_given: bool) -> PodFile:
             pods += _pods(manifest)
         except Unreadable as error:
             msg = f"{shown}: {_name(manifest)}: {error}"
-            if manifest.get("kind", "Pod") in KINDS:
+            if kind_of(manifest) in KINDS:
                 raise CliError(msg) from error
             faults.append(msg)
-            left_out.append(_name(manifest))
+            left_out.append(f"{_name(manifest)} is left out: no pods of its kind are known.")
     if not pods:
         raise CliError(faults[0] if faults else f"{shown} is an empty list, expected a manifest")
-    return PodFile(pods, left_out)
+    past = [
+        f"{one.owner} is left out: spec.nodeName is {quote(one.node_name)}, so that no scheduler "
+        "places it and that node's kubelet chooses its GPUs."
+        for one in pods
+        if one.node_name
+    ]
+    placed = [one for one in pods if not one.node_name]
+    if not placed:
+        raise CliError(past[0])
+    return PodFile(placed, left_out + past)
 
 
 def _flat(documents: Iterable[object]) -> Iterator[Mapping[str, object]]:

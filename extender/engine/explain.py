@@ -26,7 +26,7 @@ from extender.protocol import Reason
 from extender.snapshot import freeing
 from extender.state import DeviceState
 from topology.annotations import decode_plan
-from topology.errors import CodecError
+from topology.errors import CodecError, quote
 from topology.model import names
 from topology.select import Selected, select_set
 from topology.taints import Toleration, tolerates_all
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from extender.pending import PendingPod
     from extender.placement import Rater
     from extender.protocol import PodRequest, WirePod
+    from extender.rules import Rules
     from extender.snapshot import ClusterSnapshot, NodeView, Overlay
     from extender.state import DeviceRow, LiveCluster, NodeRecord
     from topology.annotations import Plan
@@ -209,6 +210,19 @@ def _could_have(
     if isinstance(fit, Refusal):
         return _refusal(fit, request)
     return {"fits": True, "containers": containers_json(request, without, fit)}
+
+
+def warn_of_scheduler(request: PodRequest, rules: Rules) -> tuple[str, ...]:
+    """A warning where a pod with GPUs names a scheduler whose pods are not placed here."""
+    name = request.scheduler_name
+    if not name or request.shape is None or rules.serves(name):
+        return ()
+    served = " or ".join(rules.scheduler_names)
+    text = (
+        f"schedulerName is {quote(name)}, expected {served}: Coterie does not place this pod, its "
+        "annotations have no effect, and a bind of it would be refused"
+    )
+    return (text,)
 
 
 def _head(request: PodRequest, snapshot: ClusterSnapshot, cluster: LiveCluster) -> Explanation:

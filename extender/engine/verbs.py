@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from extender.bind import BindPlanner, Binds, MemberBinds
 from extender.engine.assigned_pods import show_assigned
-from extender.engine.explain import explain_bound, explain_pod
+from extender.engine.explain import explain_bound, explain_pod, warn_of_scheduler
 from extender.engine.explain_group import explain_group, warn_of_level
 from extender.engine.group_filter import GroupFilter
 from extender.engine.near_filter import filter_near
@@ -355,6 +355,7 @@ class Engine:
                 rejected=self.pending.rejected(request.uid),
                 tolerations=read_tolerations(pod.spec),
             )
+            explanation["warnings"] += warn_of_scheduler(request, self.rules)
         plan_text = (pod.metadata.annotations or {}).get(names.PLAN)
         group = explain_group(request, self.groups.readings, cluster, plan_text)
         if group is not None:

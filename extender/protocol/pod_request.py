@@ -4,9 +4,9 @@ Which resource, how many GPUs in each container and in which role, and under whi
 looks at a node.
 
 An extended resource is a whole number (`kube.objects.parse_whole`), its limit equals its request,
-and a container that names only one of the two means both (API server, pkg/apis/core/validation,
-"must be equal"). `MalformedPod` says what is not so; `UserError` says what the API server accepts
-and Coterie cannot place.
+and there is none without a limit; a container that names the limit alone means both (API server,
+pkg/apis/core/validation, ValidateResourceRequirements). `MalformedPod` says what is not so;
+`UserError` says what the API server accepts and Coterie cannot place.
 """
 
 from __future__ import annotations
@@ -214,6 +214,12 @@ def _size(container: Container, resource: str) -> int | None:
     limit = (container.resources.limits or {}).get(resource)
     request = (container.resources.requests or {}).get(resource)
     sizes = [_count(container.name, resource, one) for one in (limit, request) if one is not None]
+    if limit is None and sizes:
+        msg = (
+            f"container {quote(container.name)}: request of {resource} is {quote(request)} and "
+            "there is no limit, expected an equal one: the API server refuses the pod"
+        )
+        raise MalformedPod(msg)
     if len(set(sizes)) > 1:
         msg = (
             f"container {quote(container.name)}: limit of {resource} is {quote(limit)} and request "

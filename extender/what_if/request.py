@@ -73,6 +73,13 @@ def read_pods(
         )
         msg = f"{where}.manifest: pod {request.full_name} requests {what}, expected one of {named}"
         raise QueryError(msg)
+    node_name = text_at(object_at(content, "spec"), "nodeName")
+    if node_name:
+        msg = (
+            f"{where}.manifest: spec.nodeName of pod {request.full_name} is {quote(node_name)}, "
+            "expected none: no scheduler places it, and that node's kubelet chooses its GPUs"
+        )
+        raise QueryError(msg)
     if number is None:
         msg = (
             f"{where}.count is missing, expected how many pods: a DaemonSet has one on each of "

@@ -12,7 +12,7 @@ from kube.objects.containers import (
     read_containers,
 )
 from kube.objects.leases import Lease, read_lease
-from kube.objects.manifests import TEMPLATES, pod_count, pod_of
+from kube.objects.manifests import TEMPLATES, kind_of, pod_count, pod_of
 from kube.objects.objects import (
     ContainerDevices,
     NodeFacts,
@@ -48,6 +48,7 @@ __all__ = [
     "devices_at",
     "devices_of",
     "init_role",
+    "kind_of",
     "one_by_one",
     "parse_whole",
     "pod_count",

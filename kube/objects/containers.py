@@ -102,18 +102,21 @@ def devices_at(parent: Mapping[str, object], key: str, *, where: str = "") -> di
 def devices_of(pod: Mapping[str, object]) -> tuple[str, ...]:
     """The extended resources, as every GPU is, of which containers name any but 0, by name.
 
-    Raises `Unreadable`.
+    Raises `Unreadable`, also for a request without a limit, which the API server refuses
+    (pkg/apis/core/validation, "Limit must be set for non overcommitable resources").
     """
     spec = object_at(pod, "spec")
-    return tuple(
-        sorted(
-            {
-                resource
-                for key in ("containers", "initContainers")
-                for container in objects_at(spec, key)
-                for kind in ("limits", "requests")
-                for resource, count in devices_at(object_at(container, "resources"), kind).items()
-                if count
-            }
-        )
-    )
+    found: set[str] = set()
+    for key in ("containers", "initContainers"):
+        for container in objects_at(spec, key):
+            resources = object_at(container, "resources")
+            limits, requests = devices_at(resources, "limits"), devices_at(resources, "requests")
+            for resource in requests.keys() - limits.keys():
+                msg = (
+                    f"container {quote(text_at(container, 'name'))} requests {quote(resource)} "
+                    "without a limit, expected one in resources.limits: the API server refuses "
+                    "the pod"
+                )
+                raise Unreadable(msg)
+            found |= {resource for resource, count in limits.items() if count}
+    return tuple(sorted(found))

@@ -19,7 +19,7 @@ from topology.model.names import PREFIX
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-__all__ = ["TEMPLATES", "check_placed", "pod_count", "pod_of"]
+__all__ = ["TEMPLATES", "check_placed", "kind_of", "pod_count", "pod_of"]
 
 TEMPLATES: Mapping[str, str] = {
     "CronJob": "spec.jobTemplate.spec.template",
@@ -31,6 +31,34 @@ TEMPLATES: Mapping[str, str] = {
 }
 """Where each kind of controller has its pod template."""
 
+API_GROUPS: Mapping[str, str] = {
+    "Pod": "",
+    **dict.fromkeys(("CronJob", "Job"), "batch"),
+    **dict.fromkeys(("DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"), "apps"),
+    "JobSet": "jobset.x-k8s.io",
+    "LeaderWorkerSet": "leaderworkerset.x-k8s.io",
+    **dict.fromkeys(("MPIJob", "PyTorchJob", "TFJob"), "kubeflow.org"),
+    **dict.fromkeys(("RayCluster", "RayJob", "RayService"), "ray.io"),
+}
+"""The API group of each kind whose pods are known; empty for the core group."""
+
+
+def kind_of(manifest: Mapping[str, object]) -> str:
+    """What a manifest is of; Pod where it does not say. Raises `Unreadable`.
+
+    A kind of another API group than the known one is named with it.
+
+    >>> kind_of({"kind": "Job", "apiVersion": "batch/v1"})
+    'Job'
+    >>> kind_of({"kind": "Job", "apiVersion": "batch.volcano.sh/v1alpha1"})
+    'Job.batch.volcano.sh'
+    """
+    kind = text_at(manifest, "kind") or "Pod"
+    group, slash, _ = text_at(manifest, "apiVersion").rpartition("/")
+    if not slash or API_GROUPS.get(kind) == group:
+        return kind
+    return f"{kind}.{group}"
+
 
 def pod_of(manifest: object) -> object:
     """The pod of a manifest; without a namespace it is in `default`, as for kubectl.
@@ -40,7 +68,7 @@ def pod_of(manifest: object) -> object:
     if not isinstance(manifest, dict):
         return manifest
     content = cast("dict[str, object]", manifest)
-    kind = text_at(content, "kind") or "Pod"
+    kind = kind_of(content)
     if kind != "Pod":
         return _template(kind, content)
     if isinstance(content.get("metadata"), dict):
@@ -57,7 +85,7 @@ def pod_count(manifest: object) -> int | None:
     if not isinstance(manifest, dict):
         return 1
     content = cast("dict[str, object]", manifest)
-    kind = text_at(content, "kind") or "Pod"
+    kind = kind_of(content)
     if kind == "DaemonSet":
         return None
     spec = object_at(content, "spec")

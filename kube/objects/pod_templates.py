@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from kube.errors import Unreadable
-from kube.objects.manifests import TEMPLATES, check_placed, pod_count, pod_of
+from kube.objects.manifests import TEMPLATES, check_placed, kind_of, pod_count, pod_of
 from topology.errors import quote
 from topology.model import as_object, object_at, text_at, whole_at
 
@@ -68,7 +68,7 @@ class _Found:
 
 def pods_of(manifest: Mapping[str, object]) -> Sequence[PodTemplate]:
     """The pods of a manifest; one for what `pod_of` reads. Raises `Unreadable`."""
-    kind = text_at(manifest, "kind") or "Pod"
+    kind = kind_of(manifest)
     if kind in PLACES:
         return _several(kind, manifest)
     if kind not in KINDS:
@@ -144,10 +144,22 @@ def _count(found: _Found, *, has_leader: bool) -> int:
     """The product of what the objects on the way say; one where one says nothing."""
     n_pods = 1
     for one in found.way:
-        if one.get("replicas") is not None:
+        if "workerGroupSpecs" in found.path and one is found.way[-1]:
+            n_pods *= _ray_workers(one)
+        elif one.get("replicas") is not None:
             n_pods *= whole_at(one, "replicas")
         if "parallelism" in one or "completions" in one:
             n_pods *= pod_count({"kind": "Job", "spec": one}) or 0
         if found.role == "worker" and one.get("size") is not None:
             n_pods *= whole_at(one, "size") - has_leader
     return n_pods
+
+
+def _ray_workers(group: Mapping[str, object]) -> int:
+    """Pods of a worker group (ray.io/v1; KubeRay, utils.GetWorkerGroupDesiredReplicas)."""
+    if group.get("suspend") is True:
+        return 0
+    least, n_replicas = whole_at(group, "minReplicas"), whole_at(group, "replicas")
+    if group.get("maxReplicas") is not None:
+        n_replicas = min(n_replicas, whole_at(group, "maxReplicas"))
+    return max(n_replicas, least) * (whole_at(group, "numOfHosts") or 1)

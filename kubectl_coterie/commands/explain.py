@@ -119,8 +119,8 @@ async def _file(given: Namespace, session: Session, output: Output) -> None:
     namespace = session.namespace or "default"
     read = partial(read_pods, given.filename, namespace, is_given=given.namespace is not None)
     found = await asyncio.to_thread(read)
-    for name in found.left_out:
-        sys.stderr.write(f"{printable(name)} is left out: no pods of its kind are known.\n")
+    for sentence in found.left_out:
+        sys.stderr.write(f"{printable(sentence)}\n")
     api = await session.read_api()
     answers: list[Json] = []
     for one in found.pods:

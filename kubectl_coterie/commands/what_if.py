@@ -62,8 +62,8 @@ async def _pods(given: Namespace, session: Session) -> list[dict[str, Any]]:
     namespace = session.namespace or "default"
     read = partial(read_pods, given.filename, namespace, is_given=given.namespace is not None)
     found = await asyncio.to_thread(read)
-    for name in found.left_out:
-        sys.stderr.write(f"{printable(name)} is left out: no pods of its kind are known.\n")
+    for sentence in found.left_out:
+        sys.stderr.write(f"{printable(sentence)}\n")
     wanted = [one for one in found.pods if one.devices]
     if not wanted:
         msg = f"{found.pods[0].owner} requests no GPU: nothing would be placed"

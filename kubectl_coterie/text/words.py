@@ -86,7 +86,8 @@ def offer(one: Json) -> str:
     """Write a set with its rate and share, as far as they are known."""
     gpus = one.get("gpus")
     text, value, share = gpu_set(gpus), one.get("gbytes_per_s"), one.get("share")
-    if gpus is None or len(gpus) < 2:  # noqa: PLR2004 - one GPU has nothing to reduce
+    is_single = one.get("is_single", gpus is not None and len(gpus) == 1)
+    if gpus is None or is_single:  # one GPU has nothing to reduce
         return text
     if value is None:
         return f"{text}, GB/s unknown"
@@ -100,7 +101,9 @@ def joined(containers: Iterable[Json]) -> Json:
     worst = min(several, key=lambda one: float(one["gbytes_per_s"]), default=None)
     gpus = sorted({gpu for one in sets for gpu in one["gpus"]})
     if worst is None:
-        return {"gpus": gpus, "gbytes_per_s": None, "share": None, "limited_by": None}
+        is_single = all(len(one["gpus"]) == 1 for one in sets)
+        unknown = {"gbytes_per_s": None, "share": None, "limited_by": None}
+        return {"gpus": gpus, "is_single": is_single, **unknown}
     share = worst.get("share")
     if share is None and worst.get("loss") is not None:
         share = 1 - worst["loss"]

@@ -10,6 +10,7 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from extender.engine.explain import warn_of_scheduler
 from extender.engine.explain_group import warn_of_level
 from extender.errors import QueryError
 from extender.read_api.encoding import encoder, joined, spliced
@@ -156,12 +157,17 @@ class WhatIfs:
         return spliced(_encode(body), "placements", joined(placements))
 
     def _warnings(self, pods: Sequence[RequestedPod]) -> list[str]:
-        """What is wrong with annotations of these pods, each once."""
+        """What is wrong with these pods, each once."""
+        cluster, rules = self._engine.cluster, self._engine.rules
         found = dict.fromkeys(
             text
-            for pod in pods
-            if pod.request is not None
-            for text in (*pod.request.warnings, *warn_of_level(pod.request, self._engine.cluster))
+            for request in (pod.request for pod in pods)
+            if request is not None
+            for text in (
+                *request.warnings,
+                *warn_of_level(request, cluster),
+                *warn_of_scheduler(request, rules),
+            )
         )
         more = len(found) - MAX_WARNINGS
         return [*list(found)[:MAX_WARNINGS], *([f"and {more} more"] if more > 0 else ())]

@@ -446,6 +446,30 @@ def test_an_annotation_is_set_on_this_very_pod(control_plane):
     played(run())
 
 
+def test_a_request_of_devices_without_a_limit_is_refused(control_plane):
+    """So `explain -f` and `what-if` refuse it, too; a limit alone is copied."""
+
+    async def run():
+        async with opened(control_plane) as door:
+            container: dict[str, object] = {"name": "main", "image": "none"}
+            content = {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": "of-devices"},
+                "spec": {"containers": [container]},
+            }
+            container["resources"] = {"requests": {GPU: "2"}}
+            with pytest.raises(KubeError) as caught:
+                await create(door, PODS, content)
+            assert caught.value.status == 422
+            assert "Limit must be set" in str(caught.value)
+            container["resources"] = {"limits": {GPU: "2"}}
+            (made,) = (await create(door, PODS, content))["spec"]["containers"]
+            assert made["resources"]["requests"] == {GPU: "2"}
+
+    played(run())
+
+
 def test_events_are_shown_by_kubectl(control_plane):
     """On the pod and on the node that they are about."""
 

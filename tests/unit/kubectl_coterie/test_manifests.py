@@ -55,7 +55,7 @@ def test_several_documents(read):
         ("Pod p", 1),
     ]
     assert [one.pod["metadata"]["namespace"] for one in found.pods] == ["ml", "own"]
-    assert found.left_out == ["ConfigMap settings"]
+    assert found.left_out == ["ConfigMap settings is left out: no pods of its kind are known."]
 
 
 def test_a_name_that_is_made_later(read):
@@ -128,3 +128,36 @@ def test_a_spec_that_is_none():
     with pytest.raises(CliError) as caught:
         _ = ManifestPod("Pod p", {"spec": 1}, 1).devices
     assert str(caught.value) == "Pod p: spec is 1, expected an object"
+
+
+VOLCANO = """\
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {name: v}
+spec: {tasks: [{name: w, replicas: 2, template: {spec: {containers: [{name: c}]}}}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: fine}
+spec: {containers: [{name: c}]}
+"""
+
+
+def test_a_kind_of_another_api_group_is_left_out(read):
+    """It fails no file."""
+    found = read(VOLCANO)
+    assert [one.owner for one in found.pods] == ["Pod fine"]
+    assert found.left_out == ["Job v is left out: no pods of its kind are known."]
+
+
+def test_a_pod_that_names_its_node_is_left_out(read):
+    """No scheduler sees it, and so does no extender; alone it is refused."""
+    pinned = VOLCANO.replace("spec: {containers", "spec: {nodeName: n1, containers")
+    sentence = (
+        "Pod fine is left out: spec.nodeName is 'n1', so that no scheduler places it and that "
+        "node's kubelet chooses its GPUs."
+    )
+    assert fault(read, pinned) == sentence
+    both = read(f"{pinned}---\nkind: Pod\nmetadata: {{name: free}}\nspec: {{containers: []}}\n")
+    assert [one.owner for one in both.pods] == ["Pod free"]
+    assert both.left_out[1:] == [sentence]

@@ -171,11 +171,17 @@ def test_other_counts_are_refused_by_name_and_value(quantity):
     )
 
 
-@pytest.mark.parametrize("kind", ["limits", "requests"])
-def test_a_limit_or_a_request_alone_is_both(kind):
-    """The API server copies limits into requests; a request alone means the same."""
-    content = with_containers({"name": "c", "resources": {kind: {GPU: "2"}}})
+def test_a_limit_alone_is_both():
+    """The API server copies limits into requests."""
+    content = with_containers({"name": "c", "resources": {"limits": {GPU: "2"}}})
     assert parse(content).size_gpus == 2
+
+
+def test_a_request_alone_is_refused(check_message):
+    """As the API server does: a manifest that is tried first must not look as if it would do."""
+    with pytest.raises(MalformedPod) as caught:
+        parse(with_containers({"name": "c", "resources": {"requests": {GPU: "2"}}}))
+    check_message(caught.value)
 
 
 def test_a_floor_may_be_set_for_sets_alone():

@@ -333,6 +333,22 @@ def test_nodes_that_take_no_new_pod_are_left_out(served, monkeypatch):
     }, "an uncordon would not help"
 
 
+def test_a_pod_of_another_scheduler_is_warned_of(served):
+    """What-if and explain say that nothing heeds its annotations; a live pod is said so, too."""
+    served.engine.rules = replace(served.engine.rules, scheduler_names=("gpu",))
+    other, ours, unsaid = pod(4), pod(4), pod(4)
+    other["spec"]["schedulerName"] = "volcano"
+    del unsaid["spec"]["schedulerName"]
+    warning = (
+        "schedulerName is 'volcano', expected gpu: Coterie does not place this pod, "
+        "its annotations have no effect, and a bind of it would be refused"
+    )
+    for manifest, expected in ((other, [warning]), (ours, []), (unsaid, [])):
+        assert ask(served, pods=[{"manifest": manifest}])["warnings"] == expected
+        answer = served.engine.answer(Verb.EXPLAIN, json.dumps(manifest).encode(), 0.0)
+        assert json.loads(answer.body)["warnings"] == expected
+
+
 def test_annotations_without_effect_are_told_once(served):
     """As explain tells them: a level that no node is in, and a policy without an affinity."""
     wishes = {"group": "train", "group_size": "4", "group_domain": "rack", "policy": "required"}

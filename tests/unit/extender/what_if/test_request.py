@@ -85,6 +85,11 @@ def test_the_node_selector_is_kept():
             "pods.0.manifest: request spec.nodeSelector.disk is 1, expected a string",
             id="selector",
         ),
+        pytest.param(
+            {**pod(2), "spec": {**pod(2)["spec"], "nodeName": "n1"}},
+            "pods.0.manifest: spec.nodeName of pod default/pod-u1 is 'n1', expected none",
+            id="past every scheduler",
+        ),
         pytest.param(pod(2, affinity="x"), "pods.0.manifest: pod 'default/", id="annotation"),
         pytest.param(job(parallelism=0), "pods.0.manifest has 0 pods now", id="suspended"),
         pytest.param(

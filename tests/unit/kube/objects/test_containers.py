@@ -56,7 +56,6 @@ def test_extended_resources_have_a_domain_of_their_own(name, is_extended):
     [
         ({}, ()),
         ({"containers": [{"resources": {"limits": {"cpu": 1, "memory": "1Gi"}}}]}, ()),
-        ({"containers": [{"resources": {"requests": {"nvidia.com/gpu": 1}}}]}, ("nvidia.com/gpu",)),
         ({"containers": [{"resources": {"limits": {"nvidia.com/gpu": 0, "a.b/c": "0"}}}]}, ()),
         (
             {
@@ -70,6 +69,14 @@ def test_extended_resources_have_a_domain_of_their_own(name, is_extended):
 def test_devices_of_a_pod(spec, expected):
     """Of all containers, without those of which there are none."""
     assert devices_of({"spec": spec}) == expected
+
+
+def test_a_request_without_a_limit_is_refused(check_message):
+    """As the API server does."""
+    container = {"name": "c", "resources": {"requests": {"nvidia.com/gpu": 1}}}
+    with pytest.raises(Unreadable) as caught:
+        devices_of({"spec": {"containers": [container]}})
+    check_message(caught.value)
 
 
 def test_quantities_are_read_by_resource():

@@ -81,6 +81,27 @@ def test_counts_are_multiplied_on_the_way():
     ]
 
 
+@pytest.mark.parametrize(
+    ("group", "n_pods"),
+    [
+        ({}, 0),
+        ({"replicas": 2}, 2),
+        ({"replicas": 1, "numOfHosts": 4}, 4),
+        ({"replicas": 1, "minReplicas": 2, "maxReplicas": 3}, 2),
+        ({"minReplicas": 2, "numOfHosts": 2}, 4),
+        ({"replicas": 5, "maxReplicas": 3}, 3),
+        ({"replicas": 5, "suspend": True}, 0),
+        ({"replicas": 5, "suspend": False}, 5),
+    ],
+)
+def test_a_ray_worker_group_has_pods_as_kuberay_counts_them(group, n_pods):
+    """A replica may be several hosts, and the autoscaler's bounds hold."""
+    spec = {"workerGroupSpecs": [{"groupName": "w", "template": {"spec": SPEC}, **group}]}
+    assert pods("RayCluster", spec) == [
+        ("w", "spec.workerGroupSpecs[0].template", "train-w", n_pods)
+    ]
+
+
 def test_an_entry_without_a_name_is_called_by_its_place():
     """So that a message can name it."""
     job = {"template": {"spec": {"template": {"spec": SPEC}}}}
@@ -143,4 +164,19 @@ def test_what_has_no_template_is_refused(kind, spec, check_message):
     """In one sentence that says where it is expected."""
     with pytest.raises(Unreadable) as caught:
         pods(kind, spec)
+    check_message(caught.value)
+
+
+@pytest.mark.parametrize("api_version", ["v1", "batch/v1", ""])
+def test_a_kind_is_known_without_its_group_or_with_it(api_version):
+    """People leave it out; kubectl completes it."""
+    manifest = {"kind": "Job", "apiVersion": api_version, "spec": {"template": {"spec": SPEC}}}
+    assert len(pods_of(manifest)) == 1
+
+
+def test_a_kind_of_another_api_group_is_another_kind(check_message):
+    """Volcano has a Job too, with tasks."""
+    manifest = {"kind": "Job", "apiVersion": "batch.volcano.sh/v1alpha1", "spec": {"tasks": []}}
+    with pytest.raises(Unreadable) as caught:
+        pods_of(manifest)
     check_message(caught.value)

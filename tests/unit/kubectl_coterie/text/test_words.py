@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubectl_coterie.text import capacity_headline, gpu_set, limit, sparkline
+from kubectl_coterie.text.words import joined, offer
 from topology.value import Limit
 
 
@@ -55,3 +56,21 @@ def test_no_bars_without_gpus():
 def test_devices_that_go_by_count():
     """An empty set is a set."""
     assert gpu_set([]) == "{}"
+
+
+def container(*gpus, value=None):
+    """What a container gets."""
+    return {"gpus": list(gpus), "gbytes_per_s": value, "limited_by": None}
+
+
+@pytest.mark.parametrize(
+    ("containers", "text"),
+    [
+        ([container(1), container(0)], "{0,1}"),
+        ([container(0, 1), container(2)], "{0,1,2}, GB/s unknown"),
+        ([container(0, 1, value=40.0), container(2)], "{0,1,2}, 40 GB/s"),
+    ],
+)
+def test_one_gpu_in_each_container_has_no_rate(containers, text):
+    """Nothing is reduced between containers, so that none is unknown either."""
+    assert offer(joined(containers)) == text
