@@ -49,7 +49,7 @@ if TYPE_CHECKING:
         SetOffer,
         SetRefusal,
     )
-    from extender.pending import PendingPod
+    from extender.pending import WaitingPod
     from extender.placement import Rater
     from extender.protocol import PodRequest, WirePod
     from extender.rules import Rules
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from topology.annotations import Plan
     from topology.select import Machine, PodFit
 
-__all__ = ["explain_bound", "explain_pod"]
+__all__ = ["explain_bound", "explain_pod", "warn_of_scheduler"]
 
 LEFT_SIZES = (2, 4, 8)
 """Set sizes whose best remaining value is shown."""
@@ -70,7 +70,7 @@ def explain_pod(  # noqa: PLR0913 - all that an explanation is made of
     *,
     rater: Rater,
     free_capacity: NDArray[np.int64] | None = None,
-    rejected: PendingPod | None = None,
+    rejected: WaitingPod | None = None,
     tolerations: Sequence[Toleration] = (),
 ) -> Explanation:
     """Explain a pod on every node of the cluster.

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from extender.errors import ExtenderError, MalformedPod, UserError, WireError
-from extender.pending import PendingPod
+from extender.pending import WaitingPod
 from extender.protocol import Answer, Outcome, Reason, Verb, failure, messages, parse_pod, responses
 from extender.snapshot import RequestedNodes, locate
 
@@ -137,7 +137,7 @@ class CallReader:
         """A user's mistake is a reason on every node: the pod waits until it is edited."""
         tail = responses.reason_tail(f"{Reason.INVALID_REQUEST.value}: {message}")
         reason = Reason.INVALID_REQUEST
-        pod = PendingPod(meta.uid, meta.namespace, meta.name, reason, now_s, now_s, None)
+        pod = WaitingPod(meta.uid, meta.namespace, meta.name, reason, now_s, now_s, None)
         self.pending.reject(pod)
         return Answer(
             Verb.FILTER,

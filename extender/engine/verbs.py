@@ -26,7 +26,7 @@ from extender.engine.pod_group_filter import filter_sibling
 from extender.engine.request_reader import CallReader, read_bare_pod, why_unreadable
 from extender.errors import MalformedPod, UserError, WireError
 from extender.groups import Groups, PodGroups
-from extender.pending import PendingPod, PendingPods
+from extender.pending import PendingPods, WaitingPod
 from extender.placement import DomainFreeCapacity, Rater, filter_nodes, prioritize_nodes
 from extender.preemption import Preemptions
 from extender.protocol import (
@@ -136,7 +136,7 @@ class Engine:
         """Report to the caller what is wrong, in-band where the verb has a field for it."""
         return failure(verb, reason, detail, self.cluster.snapshot.generation)
 
-    def waiting(self) -> Iterator[PendingPod]:
+    def waiting(self) -> Iterator[WaitingPod]:
         """The pods that wait, for people: also those that filter was not called for."""
         placed = self.cluster.pods
         return self.pending.waiting(lambda uid: placed.get(uid) is not None)
@@ -278,7 +278,7 @@ class Engine:
         requested: RequestedNodes | None,
         reason: Reason | None,
         now_s: float,
-    ) -> PendingPod | None:
+    ) -> WaitingPod | None:
         """Remember a pod for which filter named no node, and why; None: it may be bound now.
 
         Without requested nodes it waits for its group, and is woken by that. Returns how a pod that
@@ -286,7 +286,7 @@ class Engine:
         """
         if reason is None or not request.uid:
             return self.pending.accept(request)
-        pod = PendingPod(
+        pod = WaitingPod(
             request.uid,
             request.namespace,
             request.name,

@@ -3,9 +3,9 @@
 Knows what pods requested; never selects GPUs and never refuses a pod itself.
 """
 
-from extender.pending.pending_pod import PendingPod, Requeue
 from extender.pending.pending_pods import PendingPods
 from extender.pending.sampling import is_sample_size
 from extender.pending.shown_pod import shown_pod
+from extender.pending.waiting_pod import Requeue, WaitingPod
 
-__all__ = ["PendingPod", "PendingPods", "Requeue", "is_sample_size", "shown_pod"]
+__all__ = ["PendingPods", "Requeue", "WaitingPod", "is_sample_size", "shown_pod"]

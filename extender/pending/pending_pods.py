@@ -21,7 +21,7 @@ from extender.pending.requeues import Requeues
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-    from extender.pending.pending_pod import PendingPod, Requeue
+    from extender.pending.waiting_pod import Requeue, WaitingPod
     from extender.placement import Rater
     from extender.protocol import PodRequest, Reason
     from extender.state import LiveCluster
@@ -54,14 +54,14 @@ class PendingPods:
     ) -> None:
         self._max_pods = max_pods
         self._max_accepted = max_accepted
-        self._rejected: dict[str, PendingPod] = {}
+        self._rejected: dict[str, WaitingPod] = {}
         self._accepted: OrderedDict[str, PodRequest] = OrderedDict()
-        self._shown: dict[str, PendingPod] = {}
+        self._shown: dict[str, WaitingPod] = {}
         self._requeues = Requeues(rater, self._rejected, wake_after_s=wake_after_s)
 
     # From filter and bind.
 
-    def accept(self, request: PodRequest) -> PendingPod | None:
+    def accept(self, request: PodRequest) -> WaitingPod | None:
         """A pod may be bound; returns how it waited, if it did. One without a uid is not kept."""
         uid = request.uid
         if not uid:
@@ -75,7 +75,7 @@ class PendingPods:
 
     def reject(
         self,
-        pod: PendingPod,
+        pod: WaitingPod,
         *,
         requested: Collection[str] | None = None,
         known: Collection[str] = (),
@@ -127,7 +127,7 @@ class PendingPods:
         self._leave(uid)
         self._accepted.pop(uid, None)
 
-    def show(self, uid: str, pod: PendingPod | None) -> None:
+    def show(self, uid: str, pod: WaitingPod | None) -> None:
         """The watch of pending pods shows a pod; None: it does not, or it is not for us."""
         if pod is None:
             self._shown.pop(uid, None)
@@ -157,7 +157,7 @@ class PendingPods:
         """Number of rejected pods."""
         return len(self._rejected)
 
-    def rejected(self, uid: str) -> PendingPod | None:
+    def rejected(self, uid: str) -> WaitingPod | None:
         """A rejected pod, or None."""
         return self._rejected.get(uid)
 
@@ -172,7 +172,7 @@ class PendingPods:
             first[pod.reason] = min(pod.since_s, first.get(pod.reason, math.inf))
         return first
 
-    def waiting(self, is_placed: Callable[[str], bool]) -> Iterator[PendingPod]:
+    def waiting(self, is_placed: Callable[[str], bool]) -> Iterator[WaitingPod]:
         """The rejected pods, then those that filter was not called for and that have no node.
 
         `is_placed`: whether a uid has a node, or is about to get one. O(pods).
@@ -182,7 +182,7 @@ class PendingPods:
             if uid not in self._rejected and not is_placed(uid):
                 yield pod
 
-    def _leave(self, uid: str) -> PendingPod | None:
+    def _leave(self, uid: str) -> WaitingPod | None:
         pod = self._rejected.pop(uid, None)
         if pod is not None:
             self._requeues.leave(uid)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Iterable, Mapping
 
-    from extender.pending.pending_pod import PendingPod
+    from extender.pending.waiting_pod import WaitingPod
     from extender.protocol import PodRequest
     from extender.snapshot import ClusterSnapshot
     from extender.state import LiveCluster
@@ -101,7 +101,7 @@ class SnapshotCache:
         return self._snapshots[key]
 
 
-def order_of(pod: PendingPod) -> tuple[int, float, str]:
+def order_of(pod: WaitingPod) -> tuple[int, float, str]:
     """Which pod is requeued first: the one of the highest priority, then the oldest."""
     return -pod.priority, pod.since_s, pod.uid
 

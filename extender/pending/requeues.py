@@ -31,7 +31,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from extender.pending.node_bitmap import NodeNumbers
-from extender.pending.pending_pod import FIRST_PAUSE_S, Requeue
 from extender.pending.pod_groups import (
     MAX_CANDIDATES,
     CandidateGroup,
@@ -41,13 +40,14 @@ from extender.pending.pod_groups import (
     reserve_slot,
 )
 from extender.pending.sampling import is_sample_size, n_samples
+from extender.pending.waiting_pod import FIRST_PAUSE_S, Requeue
 from extender.placement import Rank, RatingBudget
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from extender.pending.pending_pod import PendingPod
     from extender.pending.pod_groups import GroupKey
+    from extender.pending.waiting_pod import WaitingPod
     from extender.placement import Rater, Refusal
     from extender.protocol import PodRequest, Shape
     from extender.snapshot import ClusterSnapshot, NodeView
@@ -74,7 +74,7 @@ class Requeues:
     Only what was requeued is changed in them.
     """
 
-    def __init__(self, rater: Rater, pods: dict[str, PendingPod], *, wake_after_s: float) -> None:
+    def __init__(self, rater: Rater, pods: dict[str, WaitingPod], *, wake_after_s: float) -> None:
         self._rater = rater
         self._wake_after_s = wake_after_s
         self._pods = pods
@@ -82,7 +82,7 @@ class Requeues:
         self._group_keys: dict[str, tuple[Shape, GroupKey]] = {}
         self._numbers = NodeNumbers()
 
-    def join(self, pod: PendingPod, requested: Collection[str], known: Collection[str]) -> None:
+    def join(self, pod: WaitingPod, requested: Collection[str], known: Collection[str]) -> None:
         """A rejected pod is to be requeued for nodes that change, but not for those left out."""
         if pod.request is None or pod.shape is None:
             return
@@ -194,11 +194,11 @@ class Requeues:
         uids = (uid for pods in group.candidate_groups.values() for uid in pods.uids)
         return min(order_of(self._pods[uid]) for uid in uids)
 
-    def _due_of(self, group: ShapeGroup, look: _Look) -> list[PendingPod]:
+    def _due_of(self, group: ShapeGroup, look: _Look) -> list[WaitingPod]:
         """The pods of one shape to requeue, as they are then; and when to look again."""
         now_s = look.now_s
         group.next_s = math.inf
-        due: list[tuple[PendingPod, Mapping[str, int]]] = []
+        due: list[tuple[WaitingPod, Mapping[str, int]]] = []
         used: Counter[str] = Counter()
         for pods in group.candidate_groups.values():
             snapshot = look.snapshots.of(pods.viewpoint)
@@ -239,12 +239,12 @@ class Requeues:
         due.sort(key=lambda one: order_of(one[0]))
         return [pod for pod, n_fitting in due if reserve_slot(used, n_fitting)]
 
-    def _requeue(self, pod: PendingPod) -> Requeue:
+    def _requeue(self, pod: WaitingPod) -> Requeue:
         before, self._pods[pod.uid] = self._pods[pod.uid], pod
         is_first = before.requeued_s < before.seen_s
         return Requeue(pod.namespace, pod.name, pod.uid, pod.retry if is_first else None)
 
-    def _requeued(self, pod: PendingPod, names: Iterable[str], now_s: float) -> PendingPod:
+    def _requeued(self, pod: WaitingPod, names: Iterable[str], now_s: float) -> WaitingPod:
         """The pod as it is once it is requeued for these nodes."""
         reasons = self._numbers.mask(names)
         n_requeues = 1 if reasons & ~pod.requeued_for else pod.n_requeues + 1

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from extender.pending.pending_pod import PendingPod
+from extender.pending.waiting_pod import WaitingPod
 from extender.protocol import Reason, read_request
 from kube.errors import Unreadable
 from topology.model import object_at, objects_at, parse_object, text_at
@@ -25,7 +25,7 @@ MAX_MESSAGE = 300
 """Characters of the scheduler's message that are kept: it lists all nodes, by reason."""
 
 
-def shown_pod(pod: PodObject, rules: Rules) -> PendingPod | None:
+def shown_pod(pod: PodObject, rules: Rules) -> WaitingPod | None:
     """The pod, as one that was not offered; None where it is not ours, or waits for other things.
 
     It has no resourceVersion: each event would make another pod.
@@ -34,7 +34,7 @@ def shown_pod(pod: PodObject, rules: Rules) -> PendingPod | None:
     if request is None or request.shape is None:
         return None
     content = parse_object(pod.body)
-    return PendingPod(
+    return WaitingPod(
         pod.uid,
         pod.namespace,
         pod.name,

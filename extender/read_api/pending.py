@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from extender.engine import Engine
-    from extender.pending import PendingPod
+    from extender.pending import WaitingPod
 
 __all__ = ["Pending", "PendingTable"]
 
@@ -36,8 +36,8 @@ class Pending:
 
     revision: int = 0
     keys: Sequence[str] = ()
-    pods: Mapping[str, tuple[PendingPod, bytes]] = field(
-        default_factory=dict[str, "tuple[PendingPod, bytes]"]
+    pods: Mapping[str, tuple[WaitingPod, bytes]] = field(
+        default_factory=dict[str, "tuple[WaitingPod, bytes]"]
     )
     groups: Mapping[str, PendingGroup] = field(default_factory=dict[str, PendingGroup])
 
@@ -57,7 +57,7 @@ class PendingTable:
             return self._pending
 
     async def _next(self, before: Pending) -> Pending:
-        keys, pods = list(before.keys), dict[str, "tuple[PendingPod, bytes]"]()
+        keys, pods = list(before.keys), dict[str, "tuple[WaitingPod, bytes]"]()
         groups: dict[str, PendingGroup] = {}
         is_changed = False
         async for pod in paced([*self._engine.waiting()]):
@@ -76,7 +76,7 @@ class PendingTable:
             is_changed = True
         return Pending(before.revision + is_changed, keys, pods, groups)
 
-    def _group(self, pod: PendingPod) -> PendingGroup | None:
+    def _group(self, pod: WaitingPod) -> PendingGroup | None:
         """The group of a pod; None also for an invalid request."""
         request = pod.request
         if request is None or request.group is None:
@@ -90,7 +90,7 @@ class PendingTable:
             "n_bound": n_bound,
         }
 
-    def _json(self, pod: PendingPod, group: PendingGroup | None) -> bytes:
+    def _json(self, pod: WaitingPod, group: PendingGroup | None) -> bytes:
         reason = pod.reason
         sentence = f"{reason.value}: {pod.message}" if pod.message else reason.value
         is_offered = reason is not Reason.NOT_OFFERED
@@ -108,7 +108,7 @@ class PendingTable:
         }
         return _encode(content)
 
-    def _request(self, pod: PendingPod) -> PendingRequest:
+    def _request(self, pod: WaitingPod) -> PendingRequest:
         """What it requests; unknown for an invalid request."""
         request, shape = pod.request, pod.shape
         if request is None or shape is None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from extender.engine import Engine
     from extender.engine.blocking_pods import BlockingPods
-    from extender.pending import PendingPod
+    from extender.pending import WaitingPod
     from extender.protocol import Reason, Shape
     from extender.read_api.cluster_table import Cluster
     from extender.snapshot import NodeView, Overlay
@@ -55,7 +55,7 @@ class WouldFit:
         self._revision = -1, -1
         self._kept: dict[Key, bytes] = {}
 
-    async def of(self, cluster: Cluster, pods: Sequence[PendingPod]) -> Sequence[bytes]:
+    async def of(self, cluster: Cluster, pods: Sequence[WaitingPod]) -> Sequence[bytes]:
         """The JSON for each of a page's pods: the fewest pods whose end makes room, or null.
 
         Null where a node fits now, where none was found within the bounds, where the request is
@@ -75,7 +75,7 @@ class WouldFit:
                 found[key] = self._kept[key]
         return [_NONE if key is None else found.get(key, _NONE) for key in keys]
 
-    def _key(self, pod: PendingPod) -> Key | None:
+    def _key(self, pod: WaitingPod) -> Key | None:
         """What the answer depends on; None for an invalid request."""
         request = pod.request
         if request is None or request.shape is None:

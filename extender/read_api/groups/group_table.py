@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from extender.engine import Engine
     from extender.groups import GroupStatus
-    from extender.pending import PendingPod
+    from extender.pending import WaitingPod
     from extender.read_api.pending import Pending
     from extender.read_api.placed_members import GroupKey, PlacedMember
     from extender.snapshot import MachineType
@@ -122,7 +122,7 @@ class GroupTable:
                 found.setdefault((pod.namespace, counts["name"]), []).append(self._member(pod))
         return found
 
-    def _member(self, pod: PendingPod) -> WaitingMember:
+    def _member(self, pod: WaitingPod) -> WaitingMember:
         return WaitingMember(
             uid=pod.uid,
             name=pod.name,

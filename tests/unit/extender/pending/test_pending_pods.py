@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from extender.embedded import lay_out
-from extender.pending import PendingPod, PendingPods, requeues
-from extender.pending.pending_pod import LAST_PAUSE_S
+from extender.pending import PendingPods, WaitingPod, requeues
 from extender.pending.pending_pods import KEEP_S
 from extender.pending.pod_groups import MAX_CANDIDATES
 from extender.pending.requeues import MAX_REQUEUES, SPARE_NUMBERS
+from extender.pending.waiting_pod import LAST_PAUSE_S
 from extender.placement import Rank, Rater, RatingBudget, Refusal
 from extender.protocol import PodRequest, Reason, messages, parse_pod
 from extender.state import DeviceState
@@ -100,7 +100,7 @@ class Scene:
     ) -> None:
         """Filter rejected the pod."""
         wish = request(n_gpus, uid, **more)
-        rejected = PendingPod(
+        rejected = WaitingPod(
             uid=uid,
             namespace="default",
             name=f"pod-{uid}",
@@ -301,7 +301,7 @@ def test_a_pod_that_changed_its_request_is_rated_again(scene):
 
 def test_a_pod_that_cannot_be_meant_is_kept_and_never_requeued(scene):
     """Only its owner can help it."""
-    bad = PendingPod("u9", "default", "pod-u9", Reason.INVALID_REQUEST, 10.0, 10.0, None)
+    bad = WaitingPod("u9", "default", "pod-u9", Reason.INVALID_REQUEST, 10.0, 10.0, None)
     scene.pods.reject(bad)
     scene.pods.forget("u1")
     scene.free(FIRST, 0xFF, 11.0)
@@ -412,7 +412,7 @@ def test_a_node_that_comes_later_is_considered_for_every_pod(scene):
     """No filter call could name it."""
     known = dict.fromkeys(NODES[1:])
     wish = request(2, "u2")
-    late = PendingPod("u2", "ns", "p", Reason.NOT_ENOUGH_FREE, 10.0, 10.0, wish)
+    late = WaitingPod("u2", "ns", "p", Reason.NOT_ENOUGH_FREE, 10.0, 10.0, wish)
     scene.pods.reject(late, requested=NODES[1:2], known=known)
     scene.pods.forget("u1")
     scene.free(NODES[2], 0b11, 11.0)
@@ -447,7 +447,7 @@ def test_nodes_that_come_and_go_do_not_fill_the_memory(scene):
     wish = request(2, "u3")
     for i in range(3):
         gone = [f"gone-{i}-{j}" for j in range(SPARE_NUMBERS)]
-        pod = PendingPod("u3", "ns", "p", Reason.NOT_ENOUGH_FREE, 10.0, 10.0, wish)
+        pod = WaitingPod("u3", "ns", "p", Reason.NOT_ENOUGH_FREE, 10.0, 10.0, wish)
         scene.pods.reject(pod, requested=(), known=gone)
     scene.free(NODES[2], 0b1111, 11.0)
     assert scene.due(11.5) == ["u1", "u3"]
@@ -490,7 +490,7 @@ def test_the_end_of_a_wait_drops_no_accepted_pod():
     pods = PendingPods(Rater(), wake_after_s=AFTER_S, max_accepted=2)
     wishes = {uid: request(1, uid) for uid in ("u1", "u2", "u3", "u4")}
     for uid in ("u1", "u2"):
-        pods.reject(PendingPod(uid, "default", uid, Reason.NOT_ENOUGH_FREE, 0.0, 0.0, wishes[uid]))
+        pods.reject(WaitingPod(uid, "default", uid, Reason.NOT_ENOUGH_FREE, 0.0, 0.0, wishes[uid]))
     pods.accept(wishes["u3"])
     for uid in ("u1", "u2"):
         pods.end_wait(uid)
@@ -506,7 +506,7 @@ def test_a_pod_is_rejected_or_accepted():
     pods.accept(wish)
     for uid in ("u1", "u2"):
         pods.reject(
-            PendingPod(uid, "default", uid, Reason.NOT_ENOUGH_FREE, 0.0, 0.0, request(1, uid))
+            WaitingPod(uid, "default", uid, Reason.NOT_ENOUGH_FREE, 0.0, 0.0, request(1, uid))
         )
     assert pods.rejected("u1") is None  # the second is one too many
     assert pods.recall("u1", wish.full_name) is None

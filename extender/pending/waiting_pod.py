@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from extender.protocol import PodRequest, Reason, Shape
 
-__all__ = ["FIRST_PAUSE_S", "LAST_PAUSE_S", "PendingPod", "Requeue"]
+__all__ = ["FIRST_PAUSE_S", "LAST_PAUSE_S", "Requeue", "WaitingPod"]
 
 FIRST_PAUSE_S = 1.0
 LAST_PAUSE_S = 300.0
@@ -32,7 +32,7 @@ class Requeue:
 
 
 @dataclass(frozen=True, slots=True)
-class PendingPod:
+class WaitingPod:
     """A pod that waits.
 
     Where filter rejected it, `since_s` is its first rejection in a row and `seen_s` its last. Where
