@@ -354,14 +354,14 @@ def test_nodes_are_found_by_every_label_of_gpus():
     assert node_labels(pod_spec()) == {
         *(nfd.format(kind) for kind in ("", "0302_", "0300_")),
         "nvidia.com/gpu.present",
-        names.PREFIX + "plugin",
+        names.PREFIX + "agent",
     }
 
 
 def test_nodes_can_be_taken_over_one_by_one():
     """Found by other labels too, the plugins would start beside NVIDIA's on all nodes at once."""
     assert node_labels(pod_spec(*DEVICE_PLUGIN, "plugin.onlyLabelledNodes=true")) == {
-        names.PREFIX + "plugin"
+        names.PREFIX + "agent"
     }
 
 

@@ -455,7 +455,7 @@ def test_the_keys_are_safe_without_the_other_policy(cluster, plugin):
             with cluster.plugin(on, is_bound=is_bound) as other:
                 answer = cluster.send("PATCH", SELF, keys(topology="forged"), client=other)
             assert answer.status_code == BAD_RIGHTS, answer.text
-            assert "only the plugin of this node" in answer.json()["message"]
+            assert "only the node plugin of this node" in answer.json()["message"]
         assert cluster.stored(OWN) == before
         assert is_let(cluster, plugin, OWN)
     finally:
