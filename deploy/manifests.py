@@ -33,12 +33,12 @@ CHART = Path(__file__).with_name("chart")
 NAMESPACE = "coterie-system"
 WAYS = ("audit", "second-scheduler", "service", "kubeadm")
 """Whole ways, each with the node plugin as a reporter."""
-_AGENT = ("plugin/daemonset.yaml",)
+_PLUGIN = ("plugin/daemonset.yaml",)
 PARTS = {
-    "device-plugin": _AGENT,
-    "gpu-operator": _AGENT,
-    "openshift": (*_AGENT, "plugin/security-context-constraints.yaml"),
-    "simulated": _AGENT,
+    "device-plugin": _PLUGIN,
+    "gpu-operator": _PLUGIN,
+    "openshift": (*_PLUGIN, "plugin/security-context-constraints.yaml"),
+    "simulated": _PLUGIN,
     "scheduler-name": ("scheduler/scheduler-name.yaml",),
     "scheduler-name-required": ("scheduler/scheduler-name.yaml",),
     "monitoring": (

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kube.documents import as_json, read_yaml_documents
 from kube.errors import DocumentError, Unreadable
-from kube.objects import KINDS, devices_of, kind_of, one_by_one, pods_of
+from kube.objects import KINDS, devices_of, kind_of, one_by_one, pinned_reason, pods_of
 from kubectl_coterie.errors import CliError
 from topology.annotations.pod_keys import GROUP, GROUP_SIZE
 from topology.errors import file_fault, quote
@@ -34,12 +34,14 @@ class ManifestPod:
 
     `n_pods` None: one on each node. `one_by_one` says what makes the controller create the members
     of a group with a size one after the other, for the first of them; empty where nothing does.
+    `pinned` is why no scheduler places a pod with devices (`kube.objects.pinned_reason`).
     """
 
     owner: str
     pod: dict[str, Any]
     n_pods: int | None
     one_by_one: str = ""
+    pinned: str = ""
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -52,11 +54,6 @@ class ManifestPod:
         except Unreadable as error:
             msg = f"{self.owner}: {error}"
             raise CliError(msg) from error
-
-    @property
-    def node_name(self) -> str:
-        """The node that it names itself, past every scheduler; empty without."""
-        return text_at(object_at(self.pod, "spec"), "nodeName")
 
     @property
     def group(self) -> str | None:
@@ -115,22 +112,26 @@ def read_pods(file: str, namespace: str, *, is_given: bool) -> PodFile:
             pods += _pods(manifest)
         except Unreadable as error:
             msg = f"{shown}: {_name(manifest)}: {error}"
-            if kind_of(manifest) in KINDS:
+            if _is_known(manifest):
                 raise CliError(msg) from error
             faults.append(msg)
             left_out.append(f"{_name(manifest)} is left out: no pods of its kind are known.")
     if not pods:
         raise CliError(faults[0] if faults else f"{shown} is an empty list, expected a manifest")
-    past = [
-        f"{one.owner} is left out: spec.nodeName is {quote(one.node_name)}, so that no scheduler "
-        "places it and that node's kubelet chooses its GPUs."
-        for one in pods
-        if one.node_name
-    ]
-    placed = [one for one in pods if not one.node_name]
+    placed = [one for one in pods if not one.pinned]
     if not placed:
-        raise CliError(past[0])
-    return PodFile(placed, left_out + past)
+        msg = f"{pods[0].owner}: {pods[0].pinned}"
+        raise CliError(msg)
+    left_out += [f"{one.owner} is left out: {one.pinned}." for one in pods if one.pinned]
+    return PodFile(placed, left_out)
+
+
+def _is_known(manifest: Mapping[str, object]) -> bool:
+    """Whether the pods of its kind are known; not where kind or apiVersion is no text."""
+    try:
+        return kind_of(manifest) in KINDS
+    except Unreadable:
+        return False
 
 
 def _flat(documents: Iterable[object]) -> Iterator[Mapping[str, object]]:
@@ -179,7 +180,8 @@ def _pod(manifest: Mapping[str, object], template: PodTemplate) -> ManifestPod:
         pod: dict[str, Any] = json.loads(as_json(template.pod))
     except DocumentError as error:
         raise Unreadable(str(error)) from error
-    return ManifestPod(owner, pod, template.n_pods)
+    found = ManifestPod(owner, pod, template.n_pods)
+    return replace(found, pinned=pinned_reason(pod)) if found.devices else found
 
 
 def _name(manifest: Mapping[str, object]) -> str:

@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 
 RECORDING = "dgx-2"
 N_GPUS = 16
-AGENT = "coterie-plugin-benchmark"
+PLUGIN = "coterie-plugin-benchmark"
 """The user whose requests are counted in the API server's audit log."""
 _AUDIT = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
     "omitStages": ["RequestReceived"],
-    "rules": [{"level": "Metadata", "users": [AGENT]}],
+    "rules": [{"level": "Metadata", "users": [PLUGIN]}],
 }
 
 
@@ -89,7 +89,7 @@ def _measure(folder: Path, tools: NodeTools, load: Load) -> tuple[ResultTable, .
         ControlPlane(binaries(chosen_minor()), folder / "plane", api_server_flags=flags) as plane,
         KubeletNode(plane, "bench", tools, numa_nodes=2) as node,
     ):
-        plugin = start_plugin(node, plane.kubeconfig(AGENT, MASTERS), RECORDING)
+        plugin = start_plugin(node, plane.kubeconfig(PLUGIN, MASTERS), RECORDING)
         (pid,) = _processes("plugin", node.name)
         pods = RealPods(plane)
         for number in range(load.n_pods):

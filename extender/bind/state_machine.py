@@ -64,8 +64,7 @@ __all__ = ["Binds"]
 MAX_WRITES = 2
 """Writes in one bind call: a pod that changes faster than that is left to the next call."""
 MAX_UNSETTLED = 10_000
-"""Binds without a known outcome that are remembered; beyond it only their assumptions are left,
-and those end by the clock."""
+"""Binds without a known outcome that are kept; of others assumptions are left, which time ends."""
 _SUCCESS = responses.encode_bind()
 _NOT_WRITTEN = {
     WriteResult.REJECTED: Reason.WRITE_REFUSED,

@@ -72,7 +72,12 @@ class CandidateGroup:
 
     def take_over(self, before: CandidateGroup) -> None:
         """A pod of another group has joined: what that one had to look at is looked at here."""
-        self.candidates |= before.candidates
+        for name, one in before.candidates.items():
+            own = self.candidates.get(name, one)
+            first_s, last_s = min(own.first_s, one.first_s), max(own.last_s, one.last_s)
+            self.candidates[name] = CandidateNode(first_s, last_s)
+        latest = sorted(self.candidates.items(), key=lambda item: item[1].last_s)
+        self.candidates = dict(latest[-MAX_CANDIDATES:])
         self.has_unseen_nodes = self.has_unseen_nodes or before.has_unseen_nodes
 
 

@@ -11,9 +11,9 @@ pod was not filtered for `wake_after_s`. A node counts as the pod itself may use
 of lower priority have claimed, and with its own claim. The pod's selectors and tolerations are the
 scheduler's: a node that was known and missing in the pod's last filter request is no candidate for
 it. Not so where that request may have been a sample of the nodes (`extender.pending.sampling`):
-then every node that fits is a candidate at once, since the pod was rejected without
-them. A requeue may still not help, and the same pod is requeued for the same nodes at growing
-intervals (1 s to 5 minutes), which begin to grow when the samples had time to show all nodes.
+then every node that fits is a candidate at once, since the pod was rejected without them. A requeue
+may still not help, and the same pod is requeued for the same nodes at growing intervals (1 s to 5
+minutes), which begin to grow when the samples had time to show all nodes.
 
 Pods of one shape form a group, and in it those of one priority with the same requested nodes. A
 change costs one rating for each shape and distinct node state, as often as claims make them differ,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 from extender.errors import MalformedPod, QueryError, UserError, WireError
 from extender.protocol import WirePod, decode, parse_pod
 from kube.errors import Unreadable
-from kube.objects import devices_of, pod_count, pod_of
+from kube.objects import devices_of, pinned_reason, pod_count, pod_of
 from topology.errors import quote
 from topology.model import object_at, text_at
 
@@ -61,6 +61,7 @@ def read_pods(
         number = pod_count(manifest) if count is None else count
         request = parse_pod(decode(WirePod, json.dumps(content).encode()), resources, group_kinds)
         others = devices_of(content) if request.shape is None else ()
+        pinned = pinned_reason(content)
     except (Unreadable, WireError, MalformedPod, UserError) as error:
         msg = f"{where}.manifest: {error}"
         raise QueryError(msg) from error
@@ -73,12 +74,8 @@ def read_pods(
         )
         msg = f"{where}.manifest: pod {request.full_name} requests {what}, expected one of {named}"
         raise QueryError(msg)
-    node_name = text_at(object_at(content, "spec"), "nodeName")
-    if node_name:
-        msg = (
-            f"{where}.manifest: spec.nodeName of pod {request.full_name} is {quote(node_name)}, "
-            "expected none: no scheduler places it, and that node's kubelet chooses its GPUs"
-        )
+    if pinned:
+        msg = f"{where}.manifest: pod {request.full_name}: {pinned}"
         raise QueryError(msg)
     if number is None:
         msg = (

@@ -12,7 +12,7 @@ from kube.objects.containers import (
     read_containers,
 )
 from kube.objects.leases import Lease, read_lease
-from kube.objects.manifests import TEMPLATES, kind_of, pod_count, pod_of
+from kube.objects.manifests import TEMPLATES, kind_of, pinned_reason, pod_count, pod_of
 from kube.objects.objects import (
     ContainerDevices,
     NodeFacts,
@@ -51,6 +51,7 @@ __all__ = [
     "kind_of",
     "one_by_one",
     "parse_whole",
+    "pinned_reason",
     "pod_count",
     "pod_facts_reader",
     "pod_fields",

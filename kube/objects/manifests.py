@@ -19,7 +19,7 @@ from topology.model.names import PREFIX
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-__all__ = ["TEMPLATES", "check_placed", "kind_of", "pod_count", "pod_of"]
+__all__ = ["TEMPLATES", "check_placed", "kind_of", "pinned_reason", "pod_count", "pod_of"]
 
 TEMPLATES: Mapping[str, str] = {
     "CronJob": "spec.jobTemplate.spec.template",
@@ -74,6 +74,20 @@ def pod_of(manifest: object) -> object:
     if isinstance(content.get("metadata"), dict):
         return content | {"metadata": {"namespace": "default", **object_at(content, "metadata")}}
     return content
+
+
+def pinned_reason(pod: Mapping[str, object]) -> str:
+    """Why a new pod passes by every scheduler; empty where it does not. Raises `Unreadable`.
+
+    One with a uid is not new: a scheduler may have written its node.
+    """
+    node = text_at(object_at(pod, "spec"), "nodeName")
+    if not node or text_at(object_at(pod, "metadata"), "uid"):
+        return ""
+    return (
+        f"spec.nodeName is {quote(node)}: no scheduler places it, and that node's kubelet chooses "
+        "its GPUs"
+    )
 
 
 def pod_count(manifest: object) -> int | None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["check_plugins", "pods_ready"]
 
 CHECK = "node plugin"
-_AGENT = "coterie.gpu/agent"
+_LABEL = "coterie.gpu/agent"
 _TODO = {
     "nvidia.com/gpu.deploy.client": "GPU operators before v26.7 do not set it: set the chart's "
     "plugin.gpuOperator.clientLabel to nvidia.com/gpu.deploy.gpu-feature-discovery, or that label "
@@ -102,8 +102,8 @@ def _own_labels(absent: Sequence[tuple[str, str]]) -> str:
 
 def _own_label(daemon_set: PluginDaemonSet) -> str:
     """The label that is there to be set by hand, where the DaemonSet looks for it."""
-    if (_AGENT, "true") in daemon_set.any_of:
-        return f"on each GPU node: kubectl label node NODE {_AGENT}=true"
+    if (_LABEL, "true") in daemon_set.any_of:
+        return f"on each GPU node: kubectl label node NODE {_LABEL}=true"
     return "set one of them on each GPU node"
 
 

@@ -153,8 +153,8 @@ class CapacityAfter(TypedDict):
 class WhatIfAnswer(TypedDict):
     """What would happen. `before` and `after` have the same machine types in the same order.
 
-    `warnings` are sentences about annotations of the question's pods that have no effect here, each
-    once. `not_considered` are sentences about what kube-scheduler and an eviction consider beside.
+    `warnings` are sentences about what has no effect of the question's pods, each once.
+    `not_considered` are sentences about what kube-scheduler and an eviction consider beside.
     """
 
     generation: int

@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from tests.cluster.programs.build import Binaries
 
 __all__ = [
-    "AGENT",
     "FREE",
     "MACHINES",
+    "PLUGIN",
     "READER",
     "SIZES",
     "WITHOUT_STATUS",
@@ -70,12 +70,12 @@ SIZES: Mapping[str, tuple[int, ...]] = {
 """Pods that run, and the GPUs of each container. In this order they fit wherever each one goes."""
 READER = "reader"
 """Who audits: a user who may get and list nodes and pods."""
-AGENT = "system:serviceaccount:coterie-node:coterie-plugin"
+PLUGIN = "system:serviceaccount:coterie-node:coterie-plugin"
 _GROUP = "rbac.authorization.k8s.io"
 _RIGHTS = {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["get", "list"]}
 _WRITES = ["create", "update", "patch", "delete", "deletecollection"]
 _RECORDED = [
-    {"level": "Request", "users": [AGENT], "verbs": _WRITES},
+    {"level": "Request", "users": [PLUGIN], "verbs": _WRITES},
     {"level": "Metadata", "users": [READER]},
     {"level": "None"},
 ]

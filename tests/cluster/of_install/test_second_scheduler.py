@@ -34,7 +34,7 @@ SYSTEM, NODE = "coterie-system", "coterie-node"
 MACHINE = "node-0"
 OURS = {names.TOPOLOGY, names.DEVICES}
 GUIDE = "operator-guide.md"
-AGENT, SCHEDULER = "daemonset/coterie-plugin", "deployment/coterie-scheduler"
+PLUGIN, SCHEDULER = "daemonset/coterie-plugin", "deployment/coterie-scheduler"
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def install(stage):
 
 def roll_out(stage):
     """Wait until all pods are new and Ready."""
-    stage.rolled_out(AGENT, NODE)
+    stage.rolled_out(PLUGIN, NODE)
     stage.rolled_out(SCHEDULER, SYSTEM)
 
 
@@ -161,7 +161,7 @@ def test_what_a_removal_takes_and_what_it_leaves(stage):
     assert keys_of_node(stage) == OURS
     with stage.timed("clean"):
         run_documented(stage, stage.folder, documented(GUIDE, "patch daemonset coterie-plugin"))
-        stage.rolled_out(AGENT, NODE)
+        stage.rolled_out(PLUGIN, NODE)
     log = stage.kubectl(
         *("logs", "-n", NODE, "-l", "app.kubernetes.io/name=coterie-plugin", "--tail=-1")
     )

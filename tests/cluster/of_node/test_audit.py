@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.cluster.node.audited_cluster import (
-    AGENT,
     FREE,
     MACHINES,
+    PLUGIN,
     READER,
     SIZES,
     WITHOUT_STATUS,
@@ -151,7 +151,7 @@ def test_only_two_annotations_of_the_nodes_are_written(cluster: AuditedCluster):
         ("list", "nodes"),
         ("list", "pods"),
     ]
-    for one in cluster.requests_of(AGENT):
+    for one in cluster.requests_of(PLUGIN):
         about, body = one["objectRef"], one["requestObject"]
         assert (one["verb"], about["resource"], "subresource" in about) == ("patch", "nodes", False)
         assert about["name"] in MACHINES

@@ -150,14 +150,37 @@ def test_a_kind_of_another_api_group_is_left_out(read):
     assert found.left_out == ["Job v is left out: no pods of its kind are known."]
 
 
+PINNED = """\
+kind: Pod
+metadata: {name: fine}
+spec: {nodeName: n1, containers: [{name: c, resources: {limits: {nvidia.com/gpu: 1}}}]}
+"""
+REASON = "spec.nodeName is 'n1': no scheduler places it, and that node's kubelet chooses its GPUs"
+
+
 def test_a_pod_that_names_its_node_is_left_out(read):
     """No scheduler sees it, and so does no extender; alone it is refused."""
-    pinned = VOLCANO.replace("spec: {containers", "spec: {nodeName: n1, containers")
-    sentence = (
-        "Pod fine is left out: spec.nodeName is 'n1', so that no scheduler places it and that "
-        "node's kubelet chooses its GPUs."
-    )
-    assert fault(read, pinned) == sentence
-    both = read(f"{pinned}---\nkind: Pod\nmetadata: {{name: free}}\nspec: {{containers: []}}\n")
+    assert fault(read, PINNED) == f"Pod fine: {REASON}"
+    both = read(f"{PINNED}---\nkind: Pod\nmetadata: {{name: free}}\nspec: {{containers: []}}\n")
     assert [one.owner for one in both.pods] == ["Pod free"]
-    assert both.left_out[1:] == [sentence]
+    assert both.left_out == [f"Pod fine is left out: {REASON}."]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(PINNED.replace("name: fine", "name: fine, uid: u"), id="a scheduler wrote it"),
+        pytest.param(PINNED.replace("nvidia.com/gpu: 1", "cpu: 1"), id="without GPUs"),
+    ],
+)
+def test_a_pod_that_has_a_node_for_another_reason_is_read(read, text):
+    """As `kubectl get pod -o yaml` prints it; what requests no GPU is said to."""
+    assert [one.owner for one in read(text).pods] == ["Pod fine"]
+
+
+def test_a_document_that_is_of_no_kind_fails_no_file(read):
+    """Grafana's provisioning files have a number as apiVersion."""
+    found = read(f"{VOLCANO}---\napiVersion: 1\nkind: Foo\n---\nkind: [1]\n")
+    assert [one.owner for one in found.pods] == ["Pod fine"]
+    assert found.left_out[1] == "Foo is left out: no pods of its kind are known."
+    assert fault(read, PINNED.replace("n1", "5")).endswith("nodeName is 5, expected a string")

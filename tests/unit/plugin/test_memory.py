@@ -62,7 +62,7 @@ def test_other_c_libraries_keep_theirs(monkeypatch):
     give_back()
 
 
-AGENT = """
+PLUGIN = """
 import sys
 import plugin.__main__
 sys.argv[1:] = ["--version"]
@@ -81,7 +81,7 @@ print([name for name in unused if name in sys.modules])
 def test_the_plugin_does_without_what_it_never_uses():
     """Its memory is counted: it runs on every node."""
     done = subprocess.run(
-        [sys.executable, "-c", AGENT], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", PLUGIN], capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout.endswith("\n[]\n")
     assert '"event": "here"' in done.stderr

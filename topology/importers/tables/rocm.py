@@ -89,6 +89,10 @@ class _Table:
         cells = {cell for row in self.rows.values() for cell in row}
         return not cells.isdisjoint(_LINK_TYPES) or (self.heading == _TYPES and bool(cells))
 
+    def is_whole(self, labels: tuple[str, ...]) -> bool:
+        """Whether it has these columns, and a row for each."""
+        return self.columns == labels and len(self.rows) == len(labels)
+
 
 def import_rocm_smi(text: str, *, gpu_model: str | None = None) -> NodeTopology:
     r"""Read the link tables of rocm-smi or amd-smi; `gpu_model` names the GPUs.
@@ -178,8 +182,8 @@ def _add_row(words: list[str], tables: list[_Table]) -> None:
 
 
 def _is_distance(table: _Table, labels: tuple[str, ...]) -> bool:
-    is_whole = table.columns == labels and len(table.rows) == len(labels)
-    return table.heading in {_HOPS, _WEIGHT} and is_whole and not table.is_of_link_types
+    is_of_distances = table.heading in {_HOPS, _WEIGHT} and not table.is_of_link_types
+    return is_of_distances and table.is_whole(labels)
 
 
 def _link_types(tables: list[_Table], text: str) -> _Table:
@@ -229,7 +233,7 @@ def _link(types: _Table, distances: list[_Table], i: int, j: int) -> Accelerator
 def _p2p(types: _Table, tables: list[_Table]) -> P2pAccess:
     """What the table of access says of all pairs without a link; UNKNOWN where they differ."""
     found = next((one for one in tables if one.heading == _ACCESS), None)
-    if found is None or found.columns != types.columns:
+    if found is None or not found.is_whole(types.columns):
         return P2pAccess.UNKNOWN
     words = {
         word

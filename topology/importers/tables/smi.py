@@ -46,7 +46,9 @@ __all__ = ["import_smi"]
 
 _LEGEND = re.compile(r"\bNV#\s*=")
 _COMMAND = re.compile(r"\bnvidia-smi\s+topo\s+(?:-m|--matrix)(?![\w-])")
-_NIC_NAME = re.compile(r"\b(NIC\d{1,4}):\s+([\w.:-]{1,48})(?=\W*$)")
+_NIC_NAME = re.compile(
+    r"\b(NIC\d{1,4}):\s+([\w.:-]{1,48})(?=(?:\s*[(<][^)>]{0,48}[)>])?\W*(?:NIC\d{1,4}:|$))"
+)
 """An entry of the legend; where other text stands behind the name, it was written over."""
 _RDMA_NAME = re.compile(r"mlx\d+_|roce|ib[ops]\d|rdma[ops]|bnxt_re|irdma|hfi1_")
 """Names of RDMA devices: drivers/infiniband/hw in Linux, and rdma-core's persistent names."""
@@ -192,8 +194,7 @@ def _listed_gpus(text: str) -> dict[int, tuple[str, str | None]]:
 
 
 def _nics(table: SmiTable) -> tuple[Nic, ...]:
-    found = (_NIC_NAME.search(line) for line in table.lines)
-    legend = {match[1]: match[2] for match in found if match is not None}
+    legend = {found[1]: found[2] for line in table.lines for found in _NIC_NAME.finditer(line)}
     names = [legend.get(name, name) for name in table.header.nics]
     if len(set(names)) < len(names):
         names = list(table.header.nics)

@@ -24,6 +24,14 @@ def misspelled() -> dict[str, Any]:
     return {**pod(), "spec": {"containers": [{"name": "main", "resources": {"limits": limits}}]}}
 
 
+def pinned() -> dict[str, Any]:
+    """A new pod that names its node; one with a uid may have it from a scheduler."""
+    content = pod(2)
+    del content["metadata"]["uid"]
+    content["spec"]["nodeName"] = "n1"
+    return content
+
+
 def names(manifest: Any, count: int | None = None) -> list[str]:
     """The names of its pods."""
     read, number = read_pods(manifest, count, (GPU,), where="pods.0")
@@ -35,6 +43,13 @@ def test_a_pod_keeps_its_name_and_uid():
     (one,) = name_pods(*read_pods(pod(2, uid="u7"), None, (GPU,), where="pods.0"))
     assert one.request is not None
     assert (one.full_name, one.request.uid, one.is_evicted) == ("default/pod-u7", "u7", False)
+
+
+def test_a_pod_that_was_bound_may_be_asked_of_again():
+    """`kubectl get pod -o yaml` has its node, which a scheduler wrote."""
+    manifest = pod(2)
+    manifest["spec"]["nodeName"] = "n1"
+    assert names(manifest) == ["default/pod-u1"]
 
 
 def test_a_job_has_as_many_pods_as_run_at_a_time():
@@ -86,8 +101,8 @@ def test_the_node_selector_is_kept():
             id="selector",
         ),
         pytest.param(
-            {**pod(2), "spec": {**pod(2)["spec"], "nodeName": "n1"}},
-            "pods.0.manifest: spec.nodeName of pod default/pod-u1 is 'n1', expected none",
+            pinned(),
+            "pods.0.manifest: pod default/pod-u1: spec.nodeName is 'n1': no scheduler places it",
             id="past every scheduler",
         ),
         pytest.param(pod(2, affinity="x"), "pods.0.manifest: pod 'default/", id="annotation"),

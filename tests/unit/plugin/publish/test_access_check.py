@@ -18,7 +18,7 @@ DEFAULT = (
     f"{ENVVAR} needs the vendor's container runtime, which may not be the node's default: "
     "this pod has it by RuntimeClass nvidia, and pods without it get no GPU"
 )
-AGENT = node_pod("plugin", runtime_class="nvidia")
+PLUGIN = node_pod("plugin", runtime_class="nvidia")
 OTHER = node_pod("other", runtime_class="kata")
 
 
@@ -34,7 +34,7 @@ class Node:
         self.refusal = refusal
         self.events = []
         self.emitted: list[AccessEvent] = []
-        self.check = AccessCheck(self, NODE, pod_uid=AGENT.uid, emit=self.emitted.append)
+        self.check = AccessCheck(self, NODE, pod_uid=PLUGIN.uid, emit=self.emitted.append)
 
     async def create_event(self, event):
         """Keep it, or refuse it."""
@@ -60,7 +60,7 @@ class Node:
 
 def test_what_is_complete_is_not_mentioned():
     """Neither with CDI, nor where the vendor's runtime is the default one."""
-    node = Node().see(access(), [AGENT, OTHER], access(), [OTHER])
+    node = Node().see(access(), [PLUGIN, OTHER], access(), [OTHER])
     assert (node.check.problems, node.emitted, node.events) == ((), [], [])
     default = node_pod("plugin")
     node = Node().see(access(needs_runtime=ENVVAR), [default, OTHER])
@@ -78,7 +78,7 @@ def test_what_a_specification_lacks_is_an_event_on_the_node():
 
 def test_a_runtime_that_the_plugin_has_to_name_may_not_be_the_users():
     """A variable that no runtime reads is no error, and no GPU."""
-    node = Node().see(access(LACK, needs_runtime=ENVVAR), [OTHER], [AGENT, OTHER])
+    node = Node().see(access(LACK, needs_runtime=ENVVAR), [OTHER], [PLUGIN, OTHER])
     assert node.check.problems == (LACK, DEFAULT)
     assert node.emitted == [AccessChecked((LACK,)), AccessChecked((LACK, DEFAULT))]
     assert [one.message.endswith(DEFAULT) for one in node.events] == [False, True]
@@ -87,7 +87,7 @@ def test_a_runtime_that_the_plugin_has_to_name_may_not_be_the_users():
 def test_a_problem_is_said_once_and_again_when_it_is_over():
     """Pods are seen every 30 s; a list without the plugin's own pod changes nothing."""
     needy = access(needs_runtime=ENVVAR)
-    node = Node().see([AGENT], needy, [AGENT], [OTHER], needy, access())
+    node = Node().see([PLUGIN], needy, [PLUGIN], [OTHER], needy, access())
     assert node.emitted == [AccessChecked((DEFAULT,)), AccessChecked(())]
     assert len(node.events) == 1
 

@@ -139,6 +139,8 @@ def test_access_of_pairs_without_a_link_is_access_over_pcie(words, p2p):
     types = table("LINK TYPE TABLE:", "SELF XGMI PCIE", "XGMI SELF PCIE", "PCIE PCIE SELF")
     assert import_rocm_smi(text + types).p2p is p2p
     assert import_rocm_smi(types).p2p is P2pAccess.UNKNOWN
+    cut = text.replace(f"GPU2   {one} {other} -", "")
+    assert import_rocm_smi(cut + types).p2p is P2pAccess.UNKNOWN
 
 
 def pair_keys(what, cells):

@@ -347,6 +347,20 @@ def test_the_last_cell_of_a_gpu_row_may_be_glued_to_the_next_column():
     assert [gpu.numa_node for gpu in topology.gpus] == [None, None]
 
 
+@pytest.mark.parametrize(
+    "legend",
+    [
+        "  NIC0: mlx5_10 (ib0)\n  NIC1: mlx5_bond_0<br>\n",
+        "| NIC0: mlx5_10 | NIC1: mlx5_bond_0 |\n",
+        "NIC0: mlx5_10  NIC1: mlx5_bond_0\n",
+    ],
+)
+def test_a_legend_may_be_annotated_or_on_one_line(legend):
+    """People and wikis write it so."""
+    names = [nic.name for nic in import_smi(WITH_NICS + "\nNIC Legend:\n\n" + legend).nics]
+    assert names == ["mlx5_10", "mlx5_bond_0"]
+
+
 def test_a_damaged_entry_of_the_legend_names_no_nic():
     """A terminal wrote over the line: what stands there is another column's heading."""
     damaged = NIC_LEGEND.replace("mlx5_10", "NIC2   CPU Affinity    NUMA Affinity")
