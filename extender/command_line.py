@@ -34,7 +34,7 @@ from extender.protocol import Outcome, Verb
 from kube.documents import as_json, read_yaml
 from kube.errors import DocumentError, SettingsError, Unreadable
 from kube.log import json_logger
-from kube.objects import pod_of
+from kube.objects import pinned_reason, pod_of
 from kube.settings import add_options, given_settings
 from topology.cli.program import (
     Parser,
@@ -143,10 +143,14 @@ def _settings(flags: Mapping[str, object]) -> ExtenderSettings:
 
 def _explain_file(file: Path, settings: ExtenderSettings) -> dict[str, Any]:
     try:
-        body = as_json(pod_of(read_yaml(file.read_text(encoding="utf-8")))).encode()
+        pod = pod_of(read_yaml(file.read_text(encoding="utf-8")))
+        pinned = pinned_reason(pod) if isinstance(pod, dict) else ""
+        body = as_json(pod).encode()
     except (OSError, ValueError, DocumentError, Unreadable) as error:
         hint = "" if file.suffix else "; for a pod of the cluster, NAMESPACE/NAME, give --url"
         fail(f"pod file {file} cannot be read: {file_fault(error)}{hint}", 2)
+    if pinned:
+        fail(f"pod file {file}: {pinned}", 2)
     try:
         nodes = node_facts(settings.cluster_spec(), settings.rules)
     except (ExtenderError, SettingsError) as error:

@@ -105,9 +105,8 @@ async def _scheduler(path: str, session: Session) -> str:
     scheduler = text_at(object_at(pod, "spec"), "schedulerName") or "default-scheduler"
     conditions = objects_at(object_at(pod, "status"), "conditions")
     said = next((text_at(one, "message") for one in conditions if _is_refusal(one)), "")
-    return printable(
-        f"its schedulerName is {scheduler}" + (f", which says: {said}" if said else "")
-    )
+    what = f"which says: {said}" if said else "which has not tried it yet"
+    return printable(f"its schedulerName is {scheduler}, {what}")
 
 
 def _is_refusal(condition: Mapping[str, object]) -> bool:

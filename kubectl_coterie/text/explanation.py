@@ -60,7 +60,7 @@ def explanation_lines(  # noqa: PLR0913 - what is known of a pod comes from seve
             status = _of_manifest(answer)
         elif rejected is None:
             status = "Pending"
-            body.append(_not_rejected(scheduler, answer["summary"]["n_fit"]))
+            body.append(_not_rejected(scheduler))
         else:
             status = f"Pending {age(now_s - rejected['since_s'])}"
         status = style.paint(status, "yellow")
@@ -102,17 +102,13 @@ def _request(request: Json) -> str:
     return ", ".join(parts)
 
 
-def _not_rejected(scheduler: str, n_fit: int) -> str:
+def _not_rejected(scheduler: str) -> str:
     """Of a pod without a node that filter has not rejected, as far as this extender knows."""
-    said = f"; {scheduler}" if scheduler else ""
-    asked = f"kube-scheduler has not asked Coterie about this pod{said}. "
-    if not n_fit:
-        return (
-            f"{asked}It counts GPUs itself first, and no node fits now, as above; or another "
-            "scheduler has the pod: see its schedulerName."
-        )
+    asked = "kube-scheduler has not asked Coterie about this pod"
+    if scheduler:
+        return f"{asked}; {scheduler.rstrip('.')}."
     return (
-        f"{asked}Its own count of GPUs, CPU, memory, taints or selectors may leave no node before, "
-        "or another scheduler may have the pod: see its schedulerName, and its Events with kubectl "
-        "describe pod."
+        f"{asked}. Its own count of GPUs, CPU, memory, taints or selectors may leave no node "
+        "before, or another scheduler may have the pod: see its schedulerName, and its Events with "
+        "kubectl describe pod."
     )

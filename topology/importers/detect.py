@@ -42,6 +42,7 @@ _ROCM = re.compile(
     re.MULTILINE,
 )
 _ANNOTATION = re.compile(r"\{\s*\"v\"\s*:")
+_VERSION = re.compile(r'"v"\s*:')
 _RECORDING = re.compile(r"(?:[ \t]*(?:#.*)?\n)*(?:name|title|source|count)[ \t]*=[ \t]*[\"'\[0-9]")
 _USELESS = (
     (
@@ -114,6 +115,6 @@ _MARKS: tuple[tuple[Callable[[str], object], FileFormat], ...] = (
     (_RECORDING.match, FileFormat.RECORDING),
     (_ROCM.search, FileFormat.ROCM_SMI),
     (find_tables, FileFormat.SMI),
-    (lambda body: body.startswith("{"), FileFormat.ANNOTATION),
+    (lambda body: body.startswith("{") and _VERSION.search(body), FileFormat.ANNOTATION),
 )
 """The marks of the formats, in the order in which it is tried; anything true counts."""

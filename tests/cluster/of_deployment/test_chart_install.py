@@ -185,8 +185,17 @@ def test_notes_say_what_comes_before_an_uninstallation(cluster):
     notes = notes_of(cluster, "mode=second-scheduler")
     assert "--reset-then-reuse-values --set plugin.clean=true\n" in notes
     assert "helm uninstall" not in notes
-    notes = notes_of(cluster, "mode=second-scheduler,plugin.clean=true")
-    assert "helm uninstall gpus --namespace team-a\n" in notes
+    notes = notes_of(cluster, "mode=second-scheduler,schedulerName.inject=true")
+    assert "--set plugin.clean=true --set schedulerName.inject=false\n" in notes
+    for values in (
+        "audit",
+        "service",
+        "second-scheduler,plugin.onlyLabelledNodes=true",
+        SERVES.partition("=")[2],
+    ):
+        notes = notes_of(cluster, f"mode={values},plugin.clean=true")
+        assert notes.rstrip().endswith("helm uninstall gpus --namespace team-a")
+        assert "helm upgrade" not in notes  # nothing that goes forward
     assert "clean" not in notes_of(cluster, "mode=second-scheduler,plugin.enabled=false")
 
 

@@ -107,7 +107,7 @@ def test_a_placed_pod_that_has_other_gpus_than_planned(serve):
 @pytest.mark.parametrize(
     ("pod", "said"),
     [
-        ({}, "; its schedulerName is default-scheduler. It counts GPUs"),
+        ({}, "; its schedulerName is default-scheduler, which has not tried it yet."),
         (
             {
                 "spec": {"schedulerName": "gpu"},
@@ -118,10 +118,10 @@ def test_a_placed_pod_that_has_other_gpus_than_planned(serve):
                     ]
                 },
             },
-            "; its schedulerName is gpu, which says: 0/2 nodes. It counts GPUs",
+            "; its schedulerName is gpu, which says: 0/2 nodes.",
         ),
-        (None, "about this pod. It counts GPUs"),
-        ("forbidden", "about this pod. It counts GPUs"),
+        (None, "about this pod. Its own count"),
+        ("forbidden", "about this pod. Its own count"),
     ],
     ids=["no schedulerName", "rejected before Coterie", "gone", "a user without the right"],
 )

@@ -191,6 +191,7 @@ def test_explain_prints_every_node(tmp_path, n_gpus, code):
         ("[" * 600, "nested too deeply"),
         ("a: 1\na: 2", "key 'a' is given twice"),
         ("kind: Job", "spec.template of the Job is missing, expected a pod template"),
+        ("metadata: {name: p}\nspec: {nodeName: n1}", "spec.nodeName is 'n1': no scheduler"),
     ],
 )
 def test_explain_of_something_else_is_an_error(tmp_path, text, message):

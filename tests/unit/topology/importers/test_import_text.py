@@ -99,7 +99,7 @@ def test_the_content_alone_decides_the_format(file_format):
 def test_a_matrix_in_a_json_log_is_no_annotation():
     """Log shippers wrap lines into JSON; an annotation starts with its version."""
     assert import_text(json.dumps({"log": SMI})) == import_text(SMI)
-    assert detect_format('{"gpus": 8}') is FileFormat.ANNOTATION
+    assert detect_format('{"gpus": 8, "v": 1}') is FileFormat.ANNOTATION
 
 
 def test_a_comment_before_the_root_does_not_hide_it():
@@ -139,7 +139,7 @@ USELESS = [
     ("prose", "Dear all,\nthe GPUs are slow.\n", "it starts with 'Dear all,', expected an nvidia"),
     ("other XML", "<html><body>GPU0</body></html>", "it starts with '<html>"),
     ("a graph of NCCL", '<graphs version="1"></graphs>', "graph file"),
-    ("JSON of others", '{"gpus": 8}', "^annotation: "),
+    ("JSON of others", '{"gpus": 8}', "^no recording that can be read: it starts with"),
     ("a recording with a typing error", RECORDING.replace("count", "conut"), "conut"),
     (
         "a fabric that is none",
