@@ -18,7 +18,7 @@ import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 from urllib.parse import quote as url_quote
 
 import uvloop
@@ -143,8 +143,9 @@ def _settings(flags: Mapping[str, object]) -> ExtenderSettings:
 
 def _explain_file(file: Path, settings: ExtenderSettings) -> dict[str, Any]:
     try:
-        pod = pod_of(read_yaml(file.read_text(encoding="utf-8")))
-        pinned = pinned_reason(pod) if isinstance(pod, dict) else ""
+        pod: object = pod_of(read_yaml(file.read_text(encoding="utf-8")))
+        is_object = isinstance(pod, dict)
+        pinned = pinned_reason(cast("dict[str, object]", pod)) if is_object else ""
         body = as_json(pod).encode()
     except (OSError, ValueError, DocumentError, Unreadable) as error:
         hint = "" if file.suffix else "; for a pod of the cluster, NAMESPACE/NAME, give --url"
