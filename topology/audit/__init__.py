@@ -1,12 +1,12 @@
-"""What a running cluster loses today, from lists of its nodes and pods; whoever scheduled them.
+"""What a running cluster loses today, from lists of its nodes and pods; what one machine gains.
 
-`read_cluster` reads the lists, `audit` makes the report, `list_audit` lays it out.
 Changes nothing and reads no file; what is not known is named, never guessed.
 """
 
 from topology.audit.cluster import AuditCluster, read_cluster
 from topology.audit.compute import audit
 from topology.audit.figures import NvidiaNode, nvidia_pair_scores
+from topology.audit.gain import GainReport, SizeGain, list_gain, report_gain
 from topology.audit.listing import WIDTH, list_audit
 from topology.audit.values import AuditReport
 
@@ -14,9 +14,13 @@ __all__ = [
     "WIDTH",
     "AuditCluster",
     "AuditReport",
+    "GainReport",
     "NvidiaNode",
+    "SizeGain",
     "audit",
     "list_audit",
+    "list_gain",
     "nvidia_pair_scores",
     "read_cluster",
+    "report_gain",
 ]

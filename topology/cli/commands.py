@@ -74,6 +74,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         fail(str(error), ExitCode.USAGE)
 
 
+def _gain(given: Namespace) -> ExitCode:
+    from topology.audit import list_gain, report_gain  # noqa: PLC0415 - loads numpy
+
+    report = report_gain(_machine(given))
+    return _print(json_report(report) if given.json else block_text(list_gain(report)))
+
+
 def _show(given: Namespace) -> ExitCode:
     if given.annotation and given.json:
         msg = "--annotation and --json exclude each other, expected one"
@@ -189,6 +196,7 @@ def _audit(given: Namespace) -> ExitCode:
 
 
 _COMMANDS = {
+    "gain": _gain,
     "show": _show,
     "value": _value,
     "best": _best,

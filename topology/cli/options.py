@@ -54,6 +54,8 @@ def make_parser() -> Parser:
     def command(name: str, about: str) -> Parser:
         return add_command(commands, name, about)
 
+    gain = command("gain", "say what Coterie gains here over a plain kubelet and NVIDIA's plugin")
+    _add_machine(gain)
     show = command("show", "show GPUs, links, PCIe levels, NICs and unknowns")
     _add_machine(show)
     show.add_argument(
@@ -82,7 +84,7 @@ def make_parser() -> Parser:
     )
     _add_draw(command("draw", "draw a machine with GPU sets in colour"))
     recordings = command("recordings", "list the shipped machines that FILE may name")
-    for one in (show, value, rank, recordings):
+    for one in (gain, show, value, rank, recordings):
         _add_json(one)
     _add_audit(command("audit", "say what a running cluster loses, from lists of nodes and pods"))
     root.offers = lambda name, _: recording_names() if name == "file" else ()

@@ -10,25 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from typing import TextIO
 
-    from topology.audit import AuditReport
-    from topology.report.group_values import GroupReport
-    from topology.report.values import (
-        BestReport,
-        RankReport,
-        RecordingsReport,
-        ShowReport,
-        ValueReport,
-    )
-
-    Report = (
-        ShowReport
-        | ValueReport
-        | GroupReport
-        | BestReport
-        | RankReport
-        | RecordingsReport
-        | AuditReport
-    )
+    from _typeshed import DataclassInstance
 
 __all__ = ["json_report", "screen_width"]
 
@@ -40,6 +22,6 @@ def screen_width(stream: TextIO, otherwise: int) -> int:
     return shutil.get_terminal_size((otherwise, 0)).columns
 
 
-def json_report(report: Report) -> str:
+def json_report(report: DataclassInstance) -> str:
     """Write a report as one JSON object."""
     return json.dumps(asdict(report), indent=2) + "\n"

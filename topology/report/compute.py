@@ -98,9 +98,7 @@ def report_value(topology: NodeTopology, gpus: Collection[int]) -> ValueReport:
         best_gpus=None if isinstance(best, Unfit) else best.gpus,
         best_value_gbytes_per_s=None if isinstance(best, Unfit) else best.value_gbytes_per_s,
         is_measured=isinstance(machine, MachineTables) and _is_measured(topology, members),
-        is_known=_holds(
-            machine, mask, replace(_ANY_SET, min_bandwidth_gbytes_per_s=_LEAST_GBYTES_PER_S)
-        ),
+        is_known=_is_known(machine, mask),
         has_nvlink=_holds(machine, mask, _required(Affinity.NVLINK)),
         has_switch=_holds(machine, mask, _required(Affinity.PCIE_SWITCH)),
         has_numa=_holds(machine, mask, _required(Affinity.NUMA)),
@@ -144,7 +142,7 @@ def report_best(topology: NodeTopology, question: BestQuery) -> BestReport:
             min_bandwidth_gbytes_per_s=question.policy.min_bandwidth_gbytes_per_s,
             nic=question.policy.nic.value,
         ),
-        selected=None if isinstance(found, Unfit) else _selected_report(found),
+        selected=None if isinstance(found, Unfit) else _selected_report(machine, found),
         unfit=UnfitReport(found.reason.value, found.detail) if isinstance(found, Unfit) else None,
         runner_up=_runner_up_report(machine, free, must_include, question),
         is_every_set_compared=isinstance(machine, MachineTables),
@@ -204,6 +202,10 @@ def _holds(machine: Machine, mask: int, policy: PlacementPolicy) -> bool:
     return isinstance(_select(machine, mask, policy), Selected)
 
 
+def _is_known(machine: Machine, mask: int) -> bool:
+    return _holds(machine, mask, replace(_ANY_SET, min_bandwidth_gbytes_per_s=_LEAST_GBYTES_PER_S))
+
+
 def _required(affinity: Affinity) -> PlacementPolicy:
     return PlacementPolicy(affinity=affinity, strength=Strength.REQUIRED)
 
@@ -242,18 +244,20 @@ def _ranked_report(
         value_gbytes_per_s=value,
         value_class=int(machine.value_class[mask]),
         limit=limit.name.lower(),
+        is_known=bool(machine.is_known[mask]),
         class_sum=float(machine.class_sum[mask]),
         raw_sum=raw_sum,
     )
 
 
-def _selected_report(found: Selected) -> SelectedReport:
+def _selected_report(machine: Machine, found: Selected) -> SelectedReport:
     return SelectedReport(
         gpus=found.gpus,
         value_gbytes_per_s=found.value_gbytes_per_s,
         value_class=found.value_class,
         limit=found.limit.name.lower(),
         loss=found.loss,
+        is_known=_is_known(machine, mask_of(found.gpus)),
         satisfies_affinity=found.satisfies_affinity,
         remainder_cost_gpus=found.remainder_cost_gpus,
     )

@@ -15,6 +15,7 @@ from topology.report.blocks import Grid, NoteLine
 from topology.report.group_values import GroupNodeReport, GroupReport
 from topology.report.machine import machine_report
 from topology.report.values import SCHEMA_VERSION
+from topology.report.wording import gibibytes
 from topology.select import build_machine
 
 if TYPE_CHECKING:
@@ -84,10 +85,9 @@ def list_group(report: GroupReport) -> list[Block]:
     """List what the set is worth, and each node's part in it."""
     n_gpus = sum(len(node.gpus) for node in report.nodes)
     counts = f"{_count(len(report.nodes), 'node')}, {_count(n_gpus, 'GPU')}"
-    size = f"{report.message_bytes / 2**30:g} GiB"
     facts = [
         ("bandwidth", _rate(report.value_gbytes_per_s)),
-        ("", f"all-reduce bus bandwidth at {size} messages"),
+        ("", f"all-reduce bus bandwidth at {gibibytes(report.message_bytes)} messages"),
         ("after the stated error", _rate(report.floor_gbytes_per_s)),
     ]
     if n_gpus == 1:

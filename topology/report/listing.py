@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from topology.model import PcieLevel, nearest_gpus
 from topology.printable import printable
 from topology.report.blocks import Grid, NoteLine
+from topology.report.wording import LIMITS, gibibytes, machine_name, unknowns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         RankedReport,
         RankReport,
         RecordingsReport,
+        SelectedReport,
         ShowReport,
         ValueReport,
     )
@@ -71,15 +73,6 @@ _CRITERIA = {
     "packing": "groups of GPUs that are filled first, such as parts of one GPU; equal in all else",
     "indices": "lowest indices; equal in all else",
 }
-_LIMITS = {
-    "nothing": "nothing to reduce",
-    "switch": "switch ports",
-    "ring": "closed rings of direct links",
-    "relay": "direct links, some relayed by members",
-    "port": "a GPU's PCIe port",
-    "uplink": "a PCIe switch's uplink",
-    "socket": "the link between CPU sockets",
-}
 
 
 def list_show(report: ShowReport) -> list[Block]:
@@ -100,7 +93,7 @@ def list_show(report: ShowReport) -> list[Block]:
             f"date {_text(measured.date)}"
         )
         facts.append(("measured", text))
-    blocks: list[Block] = [NoteLine(_name(report.machine), is_heading=True), _facts(facts)]
+    blocks: list[Block] = [NoteLine(machine_name(report.machine), is_heading=True), _facts(facts)]
     blocks += [NoteLine("GPUs", is_heading=True), _gpu_grid(report)]
     if len(report.gpus) > 1:
         links = {pair.gpus: _link(pair) for pair in report.pairs}
@@ -124,7 +117,7 @@ def list_value(report: ValueReport) -> list[Block]:
     size = len(report.gpus)
     facts = [
         ("set", _gpus(report.gpus)),
-        ("bandwidth", _bandwidth(report.value_gbytes_per_s, size)),
+        ("bandwidth", _predicted(report, report.machine)),
     ]
     if size > 1:
         facts += _value_facts(report)
@@ -139,16 +132,16 @@ def list_value(report: ValueReport) -> list[Block]:
             "?" if report.machine.n_nics is None else _yes(is_true=report.has_nic),
         ),
     ]
-    return [NoteLine(_name(report.machine), is_heading=True), _facts(facts)]
+    return [NoteLine(machine_name(report.machine), is_heading=True), _facts(facts)]
 
 
 def _value_facts(report: ValueReport) -> list[tuple[str, str]]:
     """What there is to say of the bandwidth of two GPUs and more."""
     size = len(report.gpus)
     facts = [
-        ("", f"all-reduce bus bandwidth at {_gibibytes(report.message_bytes)} messages"),
+        ("", f"all-reduce bus bandwidth at {gibibytes(report.message_bytes)} messages"),
         ("after the stated error", f"{report.floor_gbytes_per_s:.1f} GB/s"),
-        ("limited by", _LIMITS[report.limit]),
+        ("limited by", LIMITS[report.limit]),
         ("class", f"{report.value_class} (0 is the best)"),
     ]
     if report.best_gpus is not None and report.best_value_gbytes_per_s is not None:
@@ -162,7 +155,7 @@ def _value_facts(report: ValueReport) -> list[tuple[str, str]]:
 
 def list_best(report: BestReport) -> list[Block]:
     """List the chosen set, or why there is none."""
-    heading = NoteLine(_name(report.machine), is_heading=True)
+    heading = NoteLine(machine_name(report.machine), is_heading=True)
     if report.selected is None:
         reason = report.unfit
         text = "no set fits" if reason is None else f"{reason.reason} ({reason.detail})"
@@ -170,8 +163,8 @@ def list_best(report: BestReport) -> list[Block]:
     selected, size = report.selected, report.request.size_gpus
     facts = [
         ("best set", _gpus(selected.gpus)),
-        ("bandwidth", _bandwidth(selected.value_gbytes_per_s, size)),
-        ("limited by", _LIMITS[selected.limit]),
+        ("bandwidth", _predicted(selected, report.machine)),
+        ("limited by", LIMITS[selected.limit]),
         ("class", f"{selected.value_class} (0 is the best)"),
         ("loss", f"{100 * selected.loss:.1f} % against the best set on the empty machine"),
         ("future placement cost", f"{selected.remainder_cost_gpus:.2f} GPU-equivalents"),
@@ -205,7 +198,7 @@ def list_rank(report: RankReport, *, n_rows: int, is_every_set: bool) -> list[Bl
             _some_sets([entry.gpus for entry in group]),
             f"{group[0].value_gbytes_per_s:.1f}",
             str(group[0].value_class),
-            _LIMITS[group[0].limit],
+            LIMITS[group[0].limit],
             f"{group[0].class_sum:.1f}",
             f"{group[0].raw_sum:.1f}",
         )
@@ -220,9 +213,12 @@ def list_rank(report: RankReport, *, n_rows: int, is_every_set: bool) -> list[Bl
     listed = f"{report.n_sets} sets of {report.size_gpus}, best first; "
     if not is_every_set or len(rows) < len(groups):
         listed += f"{len(rows)} of {len(groups)} {unit}; "
+    at = f"GB/s at {gibibytes(report.message_bytes)} messages"
+    if not all(entry.is_known for entry in report.sets):
+        at += f" ({unknowns(report.machine)})"
     return [
-        NoteLine(_name(report.machine), is_heading=True),
-        NoteLine(f"{listed}GB/s at {_gibibytes(report.message_bytes)} messages"),
+        NoteLine(machine_name(report.machine), is_heading=True),
+        NoteLine(listed + at),
         Grid(
             tuple(columns[c] for c in kept),
             tuple(tuple(row[c] for c in kept) for row in rows),
@@ -352,10 +348,6 @@ def _facts(facts: Sequence[tuple[str, str]]) -> Grid:
     return Grid(("", ""), tuple(facts))
 
 
-def _name(machine: MachineReport) -> str:
-    return printable(machine.name) if machine.name else f"{machine.n_gpus} GPUs"
-
-
 def _gpus(gpus: Iterable[int]) -> str:
     return ",".join(map(str, gpus))
 
@@ -372,5 +364,14 @@ def _bandwidth(value: float, size: int) -> str:
     return f"{value:.1f} GB/s" if size > 1 else "nothing to reduce with one GPU"
 
 
-def _gibibytes(count: int) -> str:
-    return f"{count / 2**30:g} GiB"
+def _predicted(of: ValueReport | SelectedReport, machine: MachineReport) -> str:
+    """A set's bandwidth, with what it rests on where that is unknown.
+
+    Unknown links count as absent and unknown rates as the slowest, so a figure of links is the
+    least; unknown access over PCIe counts as there, so a figure of PCIe may be either.
+    """
+    text = _bandwidth(of.value_gbytes_per_s, len(of.gpus))
+    if of.is_known:
+        return text
+    word = "at least" if of.limit in {"switch", "ring", "relay"} else "about"
+    return f"{word} {text} ({unknowns(machine)})"

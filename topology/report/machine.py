@@ -11,7 +11,7 @@ from dataclasses import asdict
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from topology.model import CpuPlatform, P2pAccess, PcieLevel, topology_digest
+from topology.model import CpuPlatform, P2pAccess, PcieLevel, find_gpu_model, topology_digest
 from topology.report.values import (
     SCHEMA_VERSION,
     FabricReport,
@@ -36,7 +36,11 @@ __all__ = ["machine_report", "report_recordings", "report_show"]
 def machine_report(topology: NodeTopology) -> MachineReport:
     """Report which machine it is. No format says "there is no NIC": none recorded is unknown."""
     return MachineReport(
-        topology.name, topology_digest(topology), topology.n_gpus, len(topology.nics) or None
+        name=topology.name,
+        digest=topology_digest(topology),
+        n_gpus=topology.n_gpus,
+        n_nics=len(topology.nics) or None,
+        n_models_unknown=sum(find_gpu_model(gpu.model) is None for gpu in topology.gpus),
     )
 
 

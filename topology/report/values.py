@@ -48,6 +48,8 @@ class MachineReport:
     """Number of GPUs."""
     n_nics: int | None
     """Number of network ports; null where none is recorded, since no format says "none"."""
+    n_models_unknown: int
+    """GPUs whose model is not given, or not known here: their figures rest on assumptions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +242,8 @@ class SelectedReport:
     """What limits it: nothing, switch, ring, relay, port, uplink or socket."""
     loss: float
     """1 - value / value of the best set of that size on the empty machine, 0..1."""
+    is_known: bool
+    """Whether the value may satisfy a min-bandwidth: it rests on nothing unknown."""
     satisfies_affinity: bool
     """Whether the affinity level holds; true where none was requested."""
     remainder_cost_gpus: float
@@ -308,6 +312,8 @@ class RankedReport:
     """Class of the value among all sets of that size; 0 is the best."""
     limit: str
     """What limits it: nothing, switch, ring, relay, port, uplink or socket."""
+    is_known: bool
+    """Whether the value may satisfy a min-bandwidth: it rests on nothing unknown."""
     class_sum: float
     """First tie-break in a class, GB/s: measured pair classes summed, else links per GPU."""
     raw_sum: float

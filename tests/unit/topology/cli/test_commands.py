@@ -4,6 +4,7 @@ import errno
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -271,6 +272,31 @@ def test_output_that_cannot_be_written_is_one_sentence(run, monkeypatch):
     sys.stdout.close()
     assert code == 3
     assert err == "error: standard output cannot be written: no space left on device\n"
+
+
+def test_gain_compares_three_choices_on_a_pasted_table(run):
+    """The first question of whoever has a node: what would change there."""
+    code, out, _ = run("gain", "-", stdin=SMI.encode())
+    assert code == 0
+    assert "GPUs  random  NVIDIA  Coterie  over random  over NVIDIA" in out
+    sizes = json.loads(run("gain", "--json", "-", stdin=SMI.encode())[1])["sizes"]
+    assert [one["size_gpus"] for one in sizes] == [2, 4]
+
+
+@pytest.mark.parametrize(
+    ("link", "word"),
+    [pytest.param("NV2", "at least", id="links"), pytest.param("SYS", "about", id="PCIe")],
+)
+def test_a_figure_of_an_unknown_model_says_so_where_it_stands(run, link, word):
+    """The slowest generation is assumed, and access over PCIe: no figure of this machine."""
+    text = f"        GPU0    GPU1\nGPU0     X      {link}\nGPU1    {link}     X\n".encode()
+    hint = "(GPU model unknown: --gpu-model MODEL)"
+    for command in (("best", "--size", 2), ("value", "--gpus", "0,1")):
+        _, out, _ = run(*command, "-", stdin=text)
+        assert re.search(rf"^bandwidth +{word} [0-9.]+ GB/s {re.escape(hint)}$", out, re.MULTILINE)
+    assert f"GB/s at 1 GiB messages {hint}\n" in run("rank", "--size", 2, "-", stdin=text)[1]
+    _, out, _ = run("best", "--size", 2, "--gpu-model", "A10", "-", stdin=text)
+    assert "GPU model" not in out
 
 
 def test_rank_prints_ten_rows_and_groups_equal_sets(run):
@@ -629,7 +655,7 @@ def test_format_skips_the_detection(run, bridged):
             id="bandwidth of one GPU",
         ),
         pytest.param(
-            ["paint"], 2, "COMMAND is 'paint', expected one of show, ", id="no such command"
+            ["paint"], 2, "COMMAND is 'paint', expected one of gain, ", id="no such command"
         ),
         pytest.param(
             ["best", "8x-l4"], 2, "are required: --size (see coterie-topology best", id="no size"

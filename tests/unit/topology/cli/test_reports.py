@@ -11,6 +11,7 @@ from pydantic import ConfigDict, TypeAdapter
 
 from tests.examples import up_to
 from tests.strategies import node_topologies
+from topology.audit import GainReport, gain, report_gain
 from topology.errors import InvalidRequest
 from topology.recordings import load_recording, recording_names
 from topology.report import group_values
@@ -32,7 +33,7 @@ from topology.report.values import (
     ValueReport,
 )
 
-for module in (report, group_values):
+for module in (report, group_values, gain):
     for name in module.__all__:
         # Only these tests know pydantic: it turns the classes and their docstrings into schemas.
         if isinstance(getattr(module, name), type):
@@ -41,6 +42,7 @@ for module in (report, group_values):
             )
 
 ADAPTERS: dict[str, TypeAdapter[Any]] = {
+    "gain": TypeAdapter(GainReport),
     "show": TypeAdapter(ShowReport),
     "value": TypeAdapter(ValueReport),
     "value-nodes": TypeAdapter(GroupReport),
@@ -74,6 +76,12 @@ def test_reports_of_shipped_machines_keep_the_schema(name):
     check("value-nodes", report_group([(topology, (0, topology.n_gpus - 1))] * 2))
     check("best", report_best(topology, BestQuery(2)))
     check("best", report_best(topology, BestQuery(2, free=(0,))))
+
+
+@pytest.mark.parametrize("name", ["summit", "gb200-tray", "8x-mi300x"])
+def test_report_of_gain_keeps_the_schema(name):
+    """Sets that differ, sets that do not, and another vendor."""
+    check("gain", report_gain(load_recording(name)))
 
 
 def test_report_of_recordings_keeps_the_schema():
