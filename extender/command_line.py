@@ -42,6 +42,7 @@ from topology.cli.program import (
     add_completion_command,
     fail,
     program_parser,
+    reader_may_leave,
 )
 from topology.errors import file_fault, quote
 
@@ -125,11 +126,8 @@ def _explain(given: Namespace) -> None:
         answer = _fetch(given)
     if answer.get("request") is None:
         fail(f"{what}: no container requests {resources}: Coterie does not place this pod", 2)
-    try:
-        print(json.dumps(answer, indent=2), flush=True)
-    except BrokenPipeError:
-        # The reader left, as `head` does; the interpreter would flush again at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with reader_may_leave():
+        print(json.dumps(answer, indent=2))
     if "bound" not in answer and not any(node["fits"] for node in answer.get("nodes", ())):
         raise SystemExit(1)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol, cast
 
 from kubectl_coterie.errors import CliError
 from kubectl_coterie.options import make_parser
-from topology.cli.program import fail
+from topology.cli.program import fail, reader_may_leave
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -51,18 +51,15 @@ class _Names(Protocol):
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the program and leave it with its exit code, by `SystemExit`."""
     given = _parser().parse_args(arguments)
+    code = 0
     try:
         module = import_module(f"kubectl_coterie.commands.{given.command.replace('-', '_')}")
-        code = cast("_Command", module).run(given)
-        sys.stdout.flush()
+        with reader_may_leave():
+            code = cast("_Command", module).run(given)
     except CliError as error:
         fail(str(error), FAILED)
     except KeyboardInterrupt:
         code = INTERRUPTED
-    except BrokenPipeError:
-        # The reader left, as `head` does; the interpreter would flush again at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
     raise SystemExit(code)
 
 

@@ -38,6 +38,7 @@ from topology.cli.program import (
     add_completion_command,
     fail,
     program_parser,
+    reader_may_leave,
 )
 from topology.errors import quote
 from topology.model import write_measurement
@@ -151,10 +152,11 @@ def _discover(flags: Mapping[str, object], given: Namespace) -> None:
     from plugin.observe.reading_json import reading_json  # noqa: PLC0415 - as above
 
     reading = _read(_load_here(flags))
-    if given.json:
-        print(reading_json(reading, VENDOR.facts_of))
-    else:
-        print(reading_text(reading, VENDOR.partitions))
+    with reader_may_leave():
+        if given.json:
+            print(reading_json(reading, VENDOR.facts_of))
+        else:
+            print(reading_text(reading, VENDOR.partitions))
 
 
 def _measure(flags: Mapping[str, object], given: Namespace) -> None:

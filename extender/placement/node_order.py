@@ -8,9 +8,9 @@ Order (first difference decides):
 1. whether the affinity holds that the pod named: such a set beats any other, whatever it costs
    (`required`, a required NIC and `min-bandwidth` are conditions; a node that breaks one is
    refused); then whether every set has the RDMA NIC that the pod would like
-2. loss class: how far the set is from its own machine's best, in classes, so that a fast machine is
-   not preferred for being fast; with `prefer: fastest` instead the GB/s of the worst container, in
-   classes of 2 %
+2. loss class: how far the set is from its own machine's best with all links up, in classes, so that
+   a fast machine is not preferred for being fast; with `prefer: fastest` instead the GB/s of the
+   worst container, in classes of 2 %
 3. economy: the remainder lost, in GPU-equivalents times what a GPU of the node is worth (but for
    `prefer: fastest`), so that among equally close nodes the one with the least future placement
    cost comes first, and cheap GPUs before scarce ones; then the fewest free GPUs; then the network

@@ -10,6 +10,7 @@ dates and numbers.
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["as_json", "read_toml", "read_yaml", "read_yaml_documents"]
 
+_INDENT = re.compile(r"^[ \t]+", re.MULTILINE)
 _FAULTS = (TypeError, ValueError, OverflowError, RecursionError)
 
 
@@ -39,7 +41,7 @@ def read_yaml(text: str) -> object:
     """
     with _faults():
         # The loader is yaml's safe one, made stricter.
-        return yaml.load(text, Loader=_Loader)  # noqa: S506
+        return yaml.load(_indented(text), Loader=_Loader)  # noqa: S506
 
 
 def read_yaml_documents(text: str) -> list[object]:
@@ -51,8 +53,18 @@ def read_yaml_documents(text: str) -> list[object]:
     [{'a': 1}, {'b': 2}]
     """
     with _faults():
-        documents = yaml.load_all(text, Loader=_Loader)
+        documents = yaml.load_all(_indented(text), Loader=_Loader)
         return [one for one in documents if one is not None]
+
+
+def _indented(text: str) -> str:
+    """The text with spaces for tabs that indent JSON, as Go's MarshalIndent writes them.
+
+    YAML reads JSON, but PyYAML takes no tab before a token.
+    """
+    if not text.lstrip().startswith(("{", "[")):
+        return text
+    return _INDENT.sub(lambda found: found[0].replace("\t", " "), text)
 
 
 @contextmanager

@@ -13,7 +13,6 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from topology.audit.cluster import hold_node
-from topology.audit.degraded import find_degraded
 from topology.audit.figures import MachineFigures
 from topology.audit.judging import figure, judge_node, leave_split_gpus_out
 from topology.audit.sentences import headline, notes
@@ -22,6 +21,7 @@ from topology.audit.values import (
     AuditReport,
     AuditSet,
     ClaimingPod,
+    DegradedGpu,
     MachineAudit,
     NotJudged,
     PodCounts,
@@ -29,12 +29,13 @@ from topology.audit.values import (
     UncoveredNode,
     UnhealthyGpus,
 )
-from topology.model import REFERENCE_MESSAGE_BYTES
+from topology.model import REFERENCE_MESSAGE_BYTES, links_down
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from topology.audit.cluster import AuditCluster, AuditPod, NodeHoldings, Unjudged
+    from topology.model import NodeTopology
 
 __all__ = ["audit"]
 
@@ -110,7 +111,7 @@ def audit(cluster: AuditCluster) -> AuditReport:
             one
             for node in by_name
             if node.topology is not None
-            for one in find_degraded(node.node.name, node.topology)
+            for one in _degraded(node.node.name, node.topology)
         ),
         unhealthy=_unhealthy(nodes),
     )
@@ -243,6 +244,12 @@ def _claiming_pods(cluster: AuditCluster) -> tuple[ClaimingPod, ...]:
         if one.node in names
     )
     return tuple(sorted(found, key=lambda one: (one.namespace, one.pod)))
+
+
+def _degraded(node: str, topology: NodeTopology) -> Iterator[DegradedGpu]:
+    for one in links_down(topology):
+        uuid = topology.gpus[one.gpu].uuid
+        yield DegradedGpu(node, one.gpu, uuid, one.kind.value, one.n_links, one.n_expected)
 
 
 def _unhealthy(nodes: Iterable[NodeHoldings]) -> tuple[UnhealthyGpus, ...]:

@@ -27,6 +27,7 @@ __all__ = [
     "fail",
     "needs_extra",
     "program_parser",
+    "reader_may_leave",
     "version",
 ]
 
@@ -175,6 +176,17 @@ def fail(message: str, code: int) -> NoReturn:
     """End with an exit code and one sentence on standard error."""
     sys.stderr.write(f"error: {printable(message)}\n")
     raise SystemExit(code)
+
+
+@contextmanager
+def reader_may_leave() -> Generator[None]:
+    """Write to standard output inside; a reader that leaves, as `head` does, is no error."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The interpreter would flush again at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextmanager

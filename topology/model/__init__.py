@@ -55,6 +55,7 @@ from topology.model.links import (
     pcie_rate,
     socket_rate,
 )
+from topology.model.links_down import LinksDown, links_down, with_links_up
 from topology.model.measurement_file import parse_measurement, write_measurement
 from topology.model.names import DEFAULT_RESOURCE
 from topology.model.nic_levels import NearestGpus, known_level, nearest_gpus
@@ -98,6 +99,7 @@ __all__ = [
     "Gpu",
     "GpuModel",
     "LinkKind",
+    "LinksDown",
     "ModelConstants",
     "NearestGpus",
     "Nic",
@@ -120,6 +122,7 @@ __all__ = [
     "known_level",
     "levels_text",
     "link_rate",
+    "links_down",
     "links_text",
     "list_at",
     "mask_of",
@@ -141,6 +144,7 @@ __all__ = [
     "texts_at",
     "topology_digest",
     "whole_at",
+    "with_links_up",
     "write_measurement",
     "write_text",
 ]

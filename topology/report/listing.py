@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from topology.model import PcieLevel, nearest_gpus
 from topology.printable import printable
 from topology.report.blocks import Grid, NoteLine
-from topology.report.wording import LIMITS, gibibytes, machine_name, unknowns
+from topology.report.wording import LIMITS, gibibytes, machine_name, unknowns, with_all_links
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -146,8 +146,9 @@ def _value_facts(report: ValueReport) -> list[tuple[str, str]]:
     ]
     if report.best_gpus is not None and report.best_value_gbytes_per_s is not None:
         best = _bandwidth(report.best_value_gbytes_per_s, size)
+        whole = f"the best set of {size}{with_all_links(report.machine)}"
         facts += [
-            ("loss", f"{100 * report.loss:.1f} % against the best set of {size}"),
+            ("loss", f"{100 * report.loss:.1f} % against {whole}"),
             (f"best set of {size}", f"{_gpus(report.best_gpus)} with {best}"),
         ]
     return facts
@@ -161,12 +162,13 @@ def list_best(report: BestReport) -> list[Block]:
         text = "no set fits" if reason is None else f"{reason.reason} ({reason.detail})"
         return [heading, NoteLine(text)]
     selected, size = report.selected, report.request.size_gpus
+    whole = f"the best set on the empty machine{with_all_links(report.machine)}"
     facts = [
         ("best set", _gpus(selected.gpus)),
         ("bandwidth", _predicted(selected, report.machine)),
         ("limited by", LIMITS[selected.limit]),
         ("class", f"{selected.value_class} (0 is the best)"),
-        ("loss", f"{100 * selected.loss:.1f} % against the best set on the empty machine"),
+        ("loss", f"{100 * selected.loss:.1f} % against {whole}"),
         ("future placement cost", f"{selected.remainder_cost_gpus:.2f} GPU-equivalents"),
     ]
     if report.request.affinity not in {"any", "none"}:

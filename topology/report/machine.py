@@ -11,7 +11,14 @@ from dataclasses import asdict
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from topology.model import CpuPlatform, P2pAccess, PcieLevel, find_gpu_model, topology_digest
+from topology.model import (
+    CpuPlatform,
+    P2pAccess,
+    PcieLevel,
+    find_gpu_model,
+    topology_digest,
+    with_links_up,
+)
 from topology.report.values import (
     SCHEMA_VERSION,
     FabricReport,
@@ -41,6 +48,7 @@ def machine_report(topology: NodeTopology) -> MachineReport:
         n_gpus=topology.n_gpus,
         n_nics=len(topology.nics) or None,
         n_models_unknown=sum(find_gpu_model(gpu.model) is None for gpu in topology.gpus),
+        has_known_links_down=topology.measurement is None and with_links_up(topology) is not None,
     )
 
 

@@ -50,6 +50,8 @@ class MachineReport:
     """Number of network ports; null where none is recorded, since no format says "none"."""
     n_models_unknown: int
     """GPUs whose model is not given, or not known here: their figures rest on assumptions."""
+    has_known_links_down: bool
+    """Whether links are down and known: then losses are against the machine with all links up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +191,7 @@ class ValueReport:
     limit: str
     """What limits it: nothing, switch, ring, relay, port, uplink or socket."""
     loss: float
-    """1 - value / value of the best set of that size, 0..1."""
+    """1 - value / value of the best set of that size, with all links up, 0..1."""
     best_gpus: tuple[int, ...] | None
     """The best set of that size on the empty machine; null where none is of one GPU model."""
     best_value_gbytes_per_s: float | None
@@ -241,7 +243,8 @@ class SelectedReport:
     limit: str
     """What limits it: nothing, switch, ring, relay, port, uplink or socket."""
     loss: float
-    """1 - value / value of the best set of that size on the empty machine, 0..1."""
+    """1 - value / value of the best set of that size on the empty machine, with all links up,
+    0..1."""
     is_known: bool
     """Whether the value may satisfy a min-bandwidth: it rests on nothing unknown."""
     satisfies_affinity: bool

@@ -12,7 +12,7 @@ from topology.printable import printable
 if TYPE_CHECKING:
     from topology.report.values import MachineReport
 
-__all__ = ["LIMITS", "gibibytes", "machine_name", "unknowns"]
+__all__ = ["LIMITS", "gibibytes", "machine_name", "unknowns", "with_all_links"]
 
 LIMITS = {
     "nothing": "nothing to reduce",
@@ -35,6 +35,11 @@ def unknowns(machine: MachineReport) -> str:
     if machine.n_models_unknown:
         return "GPU model unknown: --gpu-model MODEL"
     return "`show` lists what is unknown"
+
+
+def with_all_links(machine: MachineReport) -> str:
+    """What a loss is against, where links of the machine are down."""
+    return " with all links up" if machine.has_known_links_down else ""
 
 
 def gibibytes(count: int) -> str:

@@ -68,9 +68,9 @@ class Selected:
     """A set that was chosen.
 
     `gpus` ascending; `value_gbytes_per_s` 0 for one GPU (nothing to reduce); `loss` is 1 -
-    value / the best value of that size on the empty machine, 0..1 (0 for one GPU);
-    `satisfies_affinity` is True where no level was requested; `has_near_nic`: there is an RDMA
-    NIC within PXB; `remainder_cost_gpus` is R(F) - R(F - S) in GPU-equivalents (R times the
+    value / the best value of that size on the empty machine with all links up, 0..1 (0 for one
+    GPU); `satisfies_affinity` is True where no level was requested; `has_near_nic`: there is an
+    RDMA NIC within PXB; `remainder_cost_gpus` is R(F) - R(F - S) in GPU-equivalents (R times the
     number of GPUs); `value_class` 0 is the best of its size on the machine.
     """
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from topology.errors import InvalidTopology
-from topology.model import DEFAULT_CONSTANTS, REFERENCE_MESSAGE_BYTES, PcieLevel
+from topology.model import DEFAULT_CONSTANTS, REFERENCE_MESSAGE_BYTES, PcieLevel, with_links_up
 from topology.value import (
     DEFAULT_DEMAND,
     MAX_TABLE_GPUS,
@@ -63,7 +63,7 @@ _ERRORS = np.array([STATED_ERROR[limit] for limit in sorted(STATED_ERROR)])
 class MachineTables:
     """One machine type. Arrays are indexed by mask (length 2**n) and never written again.
 
-    - `value` float64, GB/s at `message_bytes`; `loss` float64, 1 - value / the best value of that
+    - `value` float64, GB/s at `message_bytes`; `loss` float64, 1 - value / `whole_value` of that
       size, 0..1 (0 for one GPU).
     - `value_class` int32, 0 is the best class of its size.
     - `order` int32: (value class, sums of the tie-break) of a mask within its size, lower is
@@ -72,7 +72,8 @@ class MachineTables:
     - `limit` int8 (`topology.value.limits.Limit`).
     - `is_linked`, `is_switch`, `is_numa`, `has_nic`, `is_uniform` (one GPU model), `is_known` (no
       unknown level enters the value): bool.
-    - `best_value[k]`: GB/s of the best set of k on the empty machine (GPU models not mixed).
+    - `best_value[k]`: GB/s of the best set of k on the empty machine (GPU models not mixed);
+      `whole_value[k]`: the same with all links up (`topology.model.links_down`), if that is more.
     """
 
     topology: NodeTopology
@@ -93,6 +94,7 @@ class MachineTables:
     is_uniform: NDArray[np.bool_]
     is_known: NDArray[np.bool_]
     best_value: tuple[float, ...]
+    whole_value: tuple[float, ...]
     class_sum: NDArray[np.float64]
     raw_sum: NDArray[np.float64]
     n_gpus: int = field(init=False)
@@ -145,13 +147,18 @@ def build_tables(
     closeness = _mean_closeness(topology)
     is_uniform = _uniform(topology)
     best_value = _best_values(value, is_uniform, index.by_size)
+    whole_value = best_value
+    if topology.measurement is None and (whole := with_links_up(topology)) is not None:
+        healthy = value_table(node_capacities(whole, constants), constants)
+        up = np.round(at_message_size(healthy.value, healthy.latency, message_bytes), 6)
+        whole_value = tuple(map(max, best_value, _best_values(up, is_uniform, index.by_size)))
     return MachineTables(
         topology=topology,
         capacities=capacities,
         demand=demand,
         message_bytes=message_bytes,
         value=value,
-        loss=_losses(value, index.size, best_value),
+        loss=_losses(value, index.size, whole_value),
         value_class=value_class,
         order=_ranks(index.size, value_class, -class_sum, -closeness),
         tie=_total_order(index.by_size, raw_sum, value),
@@ -164,6 +171,7 @@ def build_tables(
         is_uniform=is_uniform,
         is_known=known_table(topology, table),
         best_value=best_value,
+        whole_value=whole_value,
         class_sum=class_sum,
         raw_sum=raw_sum,
     )
@@ -197,9 +205,9 @@ def _classes(value: NDArray[np.float64], size: NDArray[np.int16]) -> NDArray[np.
 
 
 def _losses(
-    value: NDArray[np.float64], size: NDArray[np.int16], best_value: tuple[float, ...]
+    value: NDArray[np.float64], size: NDArray[np.int16], whole_value: tuple[float, ...]
 ) -> NDArray[np.float64]:
-    best = np.array(best_value)[size]
+    best = np.array(whole_value)[size]
     share = np.divide(value, best, out=np.ones(len(value)), where=best > 0)
     losses: NDArray[np.float64] = np.maximum(0.0, 1 - share)
     return losses

@@ -29,7 +29,7 @@ from plugin.nvidia.gpu_node import gpu_node
 from plugin.nvidia.nvml.nvlinks import GENERATIONS, fabric_fault, nvlink_matrix
 from plugin.nvidia.nvml.raw_machine import pair_key
 from topology.importers.xml.pcie_tree import PciTree
-from topology.model import Gpu, Nic, NodeTopology, P2pAccess, PcieLevel
+from topology.model import Gpu, LinkKind, Nic, NodeTopology, P2pAccess, PcieLevel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,10 +95,12 @@ def _as_known(gpu: RawGpu, known: RawGpu | None) -> RawGpu:
 
 
 def unlinked_pairs(gpus: Sequence[RawGpu]) -> tuple[tuple[RawGpu, RawGpu], ...]:
-    """The pairs that no NVLink is known to join: only there does P2P over PCIe matter."""
+    """The pairs that are known to have no NVLink: only there is P2P access that over PCIe."""
     links, _ = nvlink_matrix(gpus)
     return tuple(
-        (gpus[i], gpus[j]) for i, j in combinations(range(len(gpus)), 2) if not links[i][j].is_up
+        (gpus[i], gpus[j])
+        for i, j in combinations(range(len(gpus)), 2)
+        if links[i][j].kind is LinkKind.NONE
     )
 
 

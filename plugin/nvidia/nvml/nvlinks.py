@@ -117,6 +117,9 @@ def nvlink_matrix(gpus: Sequence[RawGpu]) -> tuple[LinkMatrix, tuple[SwitchFabri
         for i, n_i in fabric.ports
         for j, n_j in fabric.ports
     }
+    for i in _off_fabrics(gpus, ends):
+        for j in (j for j, end in enumerate(ends) if end.to_switch):
+            inside[i, j] = inside[j, i] = UNKNOWN_LINK
     n = len(gpus)
     matrix = tuple(
         tuple(
@@ -154,9 +157,10 @@ def _looks_like_a_switch(link: RawLink) -> bool:
 
 def _fabrics(gpus: Sequence[RawGpu], ends: Sequence[_Ends]) -> tuple[SwitchFabric, ...]:
     groups: dict[tuple[bool, str | None], list[tuple[int, int]]] = {}
-    keys = [(fabric_fault(gpu.fabric) is None, clique_of(gpu.fabric)) for gpu in gpus]
+    keys = [_fabric_key(gpu.fabric) for gpu in gpus]
+    unread = _off_fabrics(gpus, ends)
     for i, end in enumerate(ends):
-        if end.to_switch:
+        if end.to_switch and i not in unread:
             groups.setdefault(keys[i], []).append((i, end.to_switch))
     if not groups:
         return ()
@@ -168,6 +172,20 @@ def _fabrics(gpus: Sequence[RawGpu], ends: Sequence[_Ends]) -> tuple[SwitchFabri
         for (is_up, clique), ports in groups.items()
     ]
     return tuple(sorted(fabrics, key=lambda fabric: fabric.ports[0]))
+
+
+def _fabric_key(fabric: RawFabric | None) -> tuple[bool, str | None]:
+    """What members of one fabric share: whether it is up, and the clique."""
+    return fabric_fault(fabric) is None, clique_of(fabric)
+
+
+def _off_fabrics(gpus: Sequence[RawGpu], ends: Sequence[_Ends]) -> set[int]:
+    """GPUs with links to switches of which NVML does not say whether they are of a known clique."""
+    members = [i for i, end in enumerate(ends) if end.to_switch]
+    known = {_fabric_key(gpus[i].fabric) for i in members if gpus[i].fabric is not None}
+    if not known or _fabric_key(None) in known:
+        return set()
+    return {i for i in members if gpus[i].fabric is None}
 
 
 def _through(fabric: SwitchFabric, n_links: int) -> AcceleratorLink:

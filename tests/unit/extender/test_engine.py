@@ -323,6 +323,16 @@ def test_economy_does_not_outvote_a_soft_taint():
     assert {node["node"]: node["score"] for node in explained} == {"tainted-0": 9, V100[0]: 10}
 
 
+def test_a_machine_with_a_dead_link_comes_after_its_equals():
+    """A set of 8 was its own machine's best there, so it lost nothing, with a third less GB/s."""
+    one = engine(
+        {"count": 1, "machine": "dgx-1-v100-dead-link"}, {"count": 1, "machine": "dgx-1-v100"}
+    )
+    places = ["dgx-1-v100-dead-link-0", V100[0]]
+    scored = {e["Host"]: e["Score"] for e in answer_of(one, Verb.PRIORITIZE, args(pod(8), places))}
+    assert scored[places[0]] < scored[places[1]]
+
+
 def plan(one, uid: str):
     """The plan in a bound pod's record."""
     record = one.cluster.bound(uid)

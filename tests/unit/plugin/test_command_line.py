@@ -79,6 +79,16 @@ def test_discover_prints_json():
     assert [gpu["uuid"] for gpu in json.loads(done.stdout)["gpus"]] == uuids_of("here")
 
 
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_discover_ends_without_an_error_where_its_output_is_closed(form, monkeypatch):
+    """As for `coterie-plugin discover | head -1`."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as output:
+        monkeypatch.setattr(sys, "stdout", output)
+        program.main(["discover", *form, *SIMULATED])
+
+
 def test_discover_shows_what_this_node_serves(monkeypatch):
     """Where the pod names its node, a simulated machine bears that node's ids."""
     monkeypatch.setenv("NODE_NAME", "n7")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube.documents import as_json, read_toml, read_yaml
+from kube.documents import as_json, read_toml, read_yaml, read_yaml_documents
 from kube.errors import DocumentError
 
 DEEP = "[" * 600
@@ -35,6 +37,13 @@ def test_yaml_that_means_nothing_is_one_sentence(text, message):
         read_yaml(text)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_json_may_be_indented_by_tabs():
+    """As Go's MarshalIndent writes it, and NVIDIA's plugin takes it."""
+    text = json.dumps({"a": {"b": ["\t", 1]}}, indent="\t")
+    assert read_yaml(text) == {"a": {"b": ["\t", 1]}}
+    assert read_yaml_documents(text) == [{"a": {"b": ["\t", 1]}}]
 
 
 def test_equal_keys_of_different_mappings_are_fine():

@@ -182,3 +182,25 @@ def test_a_measured_set_overrides_its_label() -> None:
     measured = build_tables(_measured(sets=(MeasuredSet((0, 1, 2), 3.0),)))
     assert measured.value[0b0111] < by_label.value[0b0111]
     assert measured.value[0b1011] == by_label.value[0b1011]
+
+
+@pytest.mark.parametrize(
+    ("name", "whole"),
+    [("dgx-1-v100-dead-link", "dgx-1-v100"), ("dgx-h100-lost-links", "dgx-h100")],
+)
+def test_a_loss_is_against_the_machine_with_all_links_up(name: str, whole: str) -> None:
+    """A degraded machine is not its own measure: it would lose nothing to itself."""
+    broken, healthy = build_tables(load_recording(name)), build_tables(load_recording(whole))
+    assert broken.whole_value == pytest.approx(healthy.best_value)
+    every = broken.all_gpus
+    share = broken.value[every] / healthy.value[every]
+    assert share < 0.9
+    assert 1 - broken.loss[every] == pytest.approx(share)
+
+
+def test_a_measured_machine_is_its_own_measure() -> None:
+    """Predictions for links that are down are no measure for figures that were measured."""
+    pair = MeasuredPair(0, 1, 20.0)
+    topology = replace(load_recording("dgx-1-v100-dead-link"), measurement=Measurement((pair,)))
+    tables = build_tables(topology)
+    assert tables.whole_value == tables.best_value

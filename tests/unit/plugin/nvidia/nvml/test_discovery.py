@@ -137,6 +137,11 @@ def test_p2p_matters_where_no_nvlink_is():
     assert [(a.index, b.index) for a, b in unlinked_pairs(gpus)] == [(0, 2), (1, 2)]
 
 
+def test_p2p_of_a_pair_with_an_unknown_link_says_nothing_of_pcie():
+    """Access may be that of the NVLink that could not be read."""
+    assert unlinked_pairs((gpu(0), gpu(1))) == ()
+
+
 def test_every_fact_of_a_gpu_arrives():
     """A field that gets lost on the way is a fact that is never published."""
     instance = mig_device("MIG-1", "1g.10gb", 0, 7, 0, 9856)

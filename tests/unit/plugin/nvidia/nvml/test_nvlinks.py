@@ -145,6 +145,19 @@ def test_cliques_are_fabrics_of_their_own():
     assert (links[0][1], links[0][2]) == (nv(18), NO_LINK)
 
 
+def test_a_gpu_whose_fabric_cannot_be_read_is_of_no_known_clique():
+    """A call that fails once said that there is no NVLink; other members are as they were."""
+    known = RawFabric(state=3, cluster_uuid=CLUSTER, clique_id=1)
+    links, found = nvlink_matrix(
+        [gpu(i, *to_switch(18), fabric=(known, None, known)[i]) for i in range(3)]
+    )
+    assert [fabric.ports for fabric in found] == [((0, 18), (2, 18))]
+    assert (links[0][1], links[1][2], links[0][2]) == (UNKNOWN_LINK, UNKNOWN_LINK, nv(18))
+    within = RawFabric(state=3)
+    _, found = nvlink_matrix([gpu(i, *to_switch(18), fabric=(within, None)[i]) for i in range(2)])
+    assert [fabric.ports for fabric in found] == [((0, 18), (1, 18))]
+
+
 def test_a_dead_gpu_is_member_of_its_own_clique():
     """What it was registered for says where it hangs."""
     fabrics = [RawFabric(state=3, cluster_uuid=CLUSTER, clique_id=i) for i in (1, 2, 2)]

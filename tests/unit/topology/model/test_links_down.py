@@ -1,10 +1,19 @@
 """GPUs with links down, by their equals on the node."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.machines import NVLINK, machine
-from topology.audit.degraded import find_degraded
-from topology.model import AcceleratorLink, Gpu, LinkKind, SwitchFabric
+from topology.model import (
+    NO_LINK,
+    AcceleratorLink,
+    Gpu,
+    LinkKind,
+    SwitchFabric,
+    links_down,
+    with_links_up,
+)
 from topology.recordings import load_recording, recording_names
 
 DEGRADED = {
@@ -17,7 +26,7 @@ V100 = Gpu(model="Tesla V100-SXM2-32GB")
 
 def found(topology):
     """GPU, links up and links expected."""
-    return [(one.gpu, one.n_links, one.n_expected) for one in find_degraded("n1", topology)]
+    return [(one.gpu, one.n_links, one.n_expected) for one in links_down(topology)]
 
 
 @pytest.mark.parametrize("name", recording_names())
@@ -50,3 +59,30 @@ def test_a_fabric_that_is_down():
 def test_what_is_not_known_is_not_degraded(topology):
     """Nothing says that these links should be up."""
     assert found(topology) == []
+    assert with_links_up(topology) is None
+
+
+def test_a_fabric_with_all_its_links():
+    """Each member has as many as the one with the most, also where the fabric is down."""
+    fabric = SwitchFabric(((0, 18), (1, 16), (2, 0)), is_up=False)
+    whole = with_links_up(machine([Gpu()] * 3, fabrics=[fabric]))
+    assert whole == machine([Gpu()] * 3, fabrics=[SwitchFabric(((0, 18), (1, 18), (2, 18)))])
+
+
+def test_direct_links_are_put_back_where_one_gpu_lacks_them_all():
+    """The counts leave one way; which ends belong together is else not known."""
+    whole = load_recording("dgx-1-v100")
+
+    def without(*pairs):
+        links = dict.fromkeys(pairs, NO_LINK)
+        links.update({(j, i): NO_LINK for i, j in pairs})
+        rows = [
+            [links.get((i, j), whole.links[i][j]) for j in range(whole.n_gpus)]
+            for i in range(whole.n_gpus)
+        ]
+        return replace(whole, links=tuple(map(tuple, rows)))
+
+    assert with_links_up(whole) is None
+    assert with_links_up(without((0, 1), (0, 2))) == whole
+    assert links_down(without((0, 1), (1, 2), (0, 2)))
+    assert with_links_up(without((0, 1), (1, 2), (0, 2))) is None
