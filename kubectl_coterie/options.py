@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
     from topology.cli.program import Commands
 
-__all__ = ["make_parser"]
+__all__ = ["EXTENDER_URL", "make_parser"]
+
+EXTENDER_URL = "COTERIE_EXTENDER_URL"
+"""Variable with the address of a read API that needs no port-forward."""
 
 _ABOUT = """\
 See GPU placement on a cluster: what runs where, what is free, why a pod waits, what is lost.
@@ -271,5 +274,7 @@ def _add_cluster(command: Parser, *, is_namespaced: bool = False) -> None:
         help="The extender's pod, which is not looked for.",
     )
     group.add_argument(
-        "--extender-url", metavar="URL", help="A read API that needs no port-forward."
+        "--extender-url",
+        metavar="URL",
+        help=f"A read API that needs no port-forward (default: the variable {EXTENDER_URL}).",
     )

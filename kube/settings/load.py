@@ -61,7 +61,7 @@ def load_fields(
     keys = {other.key: name for name, other in names.items()}
     file = FileContent() if path is None else read_file(Path(str(path)), keys, layout)
     given = {name: value for name, value in flags.items() if name != layout.flag}
-    variables = _variables(names, environ)
+    variables = _variables(model, names, environ)
     values: dict[str, Any] = {
         **file.values,
         **{name: _variable(model, name, environ[one]) for name, one in variables.items()},
@@ -105,10 +105,17 @@ def _variable(model: type[ProgramSettings], name: str, text: str) -> str:
     return "false" if is_empty_boolean else text
 
 
-def _variables(names: Mapping[str, FieldNames], environ: Mapping[str, str]) -> dict[str, str]:
-    """The variable that each setting is taken from."""
-    found = {name: next((v for v in n.env if v in environ), None) for name, n in names.items()}
-    return {name: variable for name, variable in found.items() if variable is not None}
+def _variables(
+    model: type[ProgramSettings], names: Mapping[str, FieldNames], environ: Mapping[str, str]
+) -> dict[str, str]:
+    """The variable that each setting is taken from; an empty one is unset, but for a boolean."""
+    found: dict[str, str] = {}
+    for name, one in names.items():
+        is_boolean = model.model_fields[name].annotation is bool
+        given = (v for v in one.env if v in environ and (environ[v] or is_boolean))
+        if variable := next(given, None):
+            found[name] = variable
+    return found
 
 
 def _check_environment(

@@ -37,8 +37,8 @@ def check_extender(seen: Seen) -> Iterator[Finding]:
         yield Finding(CHECK, Status.OK, f"audit mode: reporter on {nodes}, nothing is placed")
         return
     if not seen.extenders and seen.cluster.value is None:
-        about = "no extender was found: GPU pods are placed without Coterie"
-        todo = "install a way of running it (docs/install.md), or name its --extender-namespace"
+        about = "no extender was found in the cluster; whether one runs elsewhere is not known"
+        todo = "install it (docs/install.md), or name its --extender-namespace or --extender-url"
         yield Finding(CHECK, Status.WARNING, about, todo)
         return
     yield from pods_ready(CHECK, seen.extenders, "extender")

@@ -122,6 +122,7 @@ def _not_found(namespace: str | None, refused: Sequence[KubeError]) -> CliError:
         )
     msg = (
         f"no running pod in {where} serves Coterie's read API (a container port named "
-        f"{PORT_NAME}); is the extender installed? Name its namespace with --extender-namespace"
+        f"{PORT_NAME}); is the extender installed? Name its namespace with --extender-namespace, "
+        "or its address with --extender-url"
     )
     return NoExtender(msg) if namespace is None else CliError(msg)

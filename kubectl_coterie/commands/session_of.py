@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from kubectl_coterie.cluster import ClusterOptions, Session
+from kubectl_coterie.options import EXTENDER_URL
 from kubectl_coterie.terminal import Output, Progress
 
 if TYPE_CHECKING:
@@ -25,8 +27,15 @@ def options_of(given: Namespace) -> ClusterOptions:
         request_timeout_s=given.request_timeout,
         extender_namespace=given.extender_namespace,
         extender_pod=given.extender_pod,
-        extender_url=given.extender_url,
+        extender_url=_extender_url(given),
     )
+
+
+def _extender_url(given: Namespace) -> str | None:
+    """The flag, or the variable where no flag says where the extender is."""
+    if given.extender_url or given.extender_namespace or given.extender_pod:
+        return given.extender_url
+    return os.environ.get(EXTENDER_URL) or None
 
 
 def session_of(given: Namespace) -> Session:

@@ -123,6 +123,7 @@ def run(
                 typer.echo(playground.instructions())
                 wait = threading.Event()
                 while not wait.wait(_CHECK_EVERY_S):
+                    playground.tend_extender(_say)
                     for program in playground.programs():
                         if not program.is_running:
                             _fail(f"{program.name} has ended:\n{program.log_tail()}", 1)

@@ -34,22 +34,29 @@ def metadata_of(pod: object) -> dict[str, Any]:
     ("file", "expected"),
     [
         ("deployment", [("", "spec.template", "serve", 2)]),
-        ("indexed-job", [("", "spec.template", "train-indexed", 2)]),
+        ("indexed-job", [("", "spec.template", "train-ranked", 2)]),
         (
             "jobset",
-            [("workers", "spec.replicatedJobs[0].template.spec.template", "train-workers", 2)],
+            [
+                (
+                    "workers",
+                    "spec.replicatedJobs[0].template.spec.template",
+                    "train-jobset-workers",
+                    2,
+                )
+            ],
         ),
         ("kueue-job", [("", "spec.template", "train-queued", 1)]),
         (
             "leaderworkerset",
-            [("worker", "spec.leaderWorkerTemplate.workerTemplate", "serve-worker", 2)],
+            [("worker", "spec.leaderWorkerTemplate.workerTemplate", "serve-workers-worker", 2)],
         ),
         ("pod", [("", "", "train", 1)]),
         (
             "pytorchjob",
             [
-                ("Master", "spec.pytorchReplicaSpecs.Master.template", "train-master", 1),
-                ("Worker", "spec.pytorchReplicaSpecs.Worker.template", "train-worker", 1),
+                ("Master", "spec.pytorchReplicaSpecs.Master.template", "train-pytorch-master", 1),
+                ("Worker", "spec.pytorchReplicaSpecs.Worker.template", "train-pytorch-worker", 1),
             ],
         ),
         (

@@ -66,7 +66,7 @@ def test_no_extender_is_a_warning():
     (finding,) = check_extender(look(programs=Read((PLUGIN,)), cluster=no_right("pods")))
     assert (finding.state.value, finding.about) == (
         "warning",
-        "no extender was found: GPU pods are placed without Coterie",
+        "no extender was found in the cluster; whether one runs elsewhere is not known",
     )
 
 

@@ -89,6 +89,17 @@ def test_booleans_as_go_writes_them(value, meaning):
     assert loaded(environ={"FAIL_ON_INIT_ERROR": value}).fail_on_init_error is meaning
 
 
+def test_an_empty_variable_is_unset(tmp_path):
+    """Templates render them; the file's value counts then, else the default."""
+    names = ("NVIDIA_DRIVER_ROOT", "CDI_ANNOTATION_PREFIX", "NVIDIA_CDI_HOOK_PATH", "MIG_STRATEGY")
+    assert loaded(environ=dict.fromkeys(names, "")) == loaded()
+    path = file(tmp_path, "flags: {migStrategy: single}")
+    found = loaded({"config_file": path}, {"MIG_STRATEGY": ""})
+    assert found.mig_strategy is MigStrategy.SINGLE
+    both = {"DRIVER_ROOT_CTR_PATH": "", "CONTAINER_DRIVER_ROOT": "/old"}
+    assert str(loaded(environ=both).driver_root_ctr_path) == "/old"
+
+
 def test_sharing(tmp_path):
     """Handed on as a value, with the resource's own domain."""
     text = "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 4, rename: x}]}}"
