@@ -16,6 +16,11 @@ object, the value and what was expected; foreign text is cut to `MAX_QUOTED` cha
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 __all__ = [
     "MAX_QUOTED",
     "CodecError",
@@ -27,6 +32,7 @@ __all__ = [
     "UnknownDevice",
     "Unreadable",
     "file_fault",
+    "nearest",
     "quote",
 ]
 
@@ -91,3 +97,18 @@ def file_fault(error: Exception) -> str:
     """
     said = error.strerror if isinstance(error, OSError) else None
     return f"{said[0].lower()}{said[1:]}" if said else str(error)
+
+
+def nearest(text: str, known: Iterable[str], likeness: float = 0.6) -> str:
+    """Name the known word that a misspelt one is like; empty where none is.
+
+    `likeness` 0..1 is difflib's ratio; names with a common part, as resources have, need more.
+
+    >>> nearest("nvlnk", ["nvlink", "numa"]), nearest("colour", ["nvlink", "numa"])
+    ('; nearest: nvlink', '')
+    """
+    from difflib import get_close_matches  # noqa: PLC0415 - of faults alone, and programs are small
+
+    return "".join(
+        f"; nearest: {one}" for one in get_close_matches(text, [*known], n=1, cutoff=likeness)
+    )

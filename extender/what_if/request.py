@@ -14,7 +14,7 @@ from extender.errors import MalformedPod, QueryError, UserError, WireError
 from extender.protocol import WirePod, decode, parse_pod
 from kube.errors import Unreadable
 from kube.objects import devices_of, pinned_reason, pod_count, pod_of
-from topology.errors import quote
+from topology.errors import nearest, quote
 from topology.model import object_at, text_at
 
 if TYPE_CHECKING:
@@ -72,7 +72,9 @@ def read_pods(
             if others
             else "no GPU"
         )
+        hint = next(filter(None, (nearest(one, resources, 0.9) for one in others)), "")
         msg = f"{where}.manifest: pod {request.full_name} requests {what}, expected one of {named}"
+        msg += hint
         raise QueryError(msg)
     if pinned:
         msg = f"{where}.manifest: pod {request.full_name}: {pinned}"

@@ -10,6 +10,8 @@ from kubectl_coterie.text.nodes import node_lines
 from kubectl_coterie.text.placed import placed_lines
 from kubectl_coterie.text.waiting import waiting_lines
 from kubectl_coterie.text.words import count, rate
+from topology.errors import nearest
+from topology.model import DEFAULT_RESOURCE
 from topology.printable import printable
 
 if TYPE_CHECKING:
@@ -48,7 +50,8 @@ def explanation_lines(  # noqa: PLR0913 - what is known of a pod comes from seve
     pod = printable(answer["pod"])
     if answer["request"] is None:
         others = f", only {' and '.join(map(printable, devices))}" if devices else ""
-        return [f"{pod} requests no GPU that Coterie places{others}."]
+        hint = next(filter(None, (nearest(one, [DEFAULT_RESOURCE], 0.9) for one in devices)), "")
+        return [f"{pod} requests no GPU that Coterie places{others}{hint}."]
     bound, rejected = answer.get("bound"), answer.get("unschedulable")
     name = style.paint(pod.partition("/")[2] or pod, "bold")
     if bound is not None:

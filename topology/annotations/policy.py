@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from topology.annotations.pod_keys import POD_KEYS, USER_KEYS, Affinity, PlacementPolicy
-from topology.errors import PolicyError, quote
+from topology.errors import PolicyError, nearest, quote
 from topology.model import names
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ __all__ = ["DEFAULT_POLICY", "is_remainder_first", "parse_policy"]
 DEFAULT_POLICY = PlacementPolicy()
 
 _KNOWN_KEYS = frozenset((*USER_KEYS, *names.OWN_KEYS))
+_SHORT_KEYS = tuple(key.removeprefix(names.PREFIX) for key in USER_KEYS)
 
 
 def is_remainder_first(policy: PlacementPolicy, size: int) -> bool:
@@ -48,6 +49,7 @@ def parse_policy(annotations: Mapping[str, str]) -> PlacementPolicy:
         if key not in _KNOWN_KEYS:
             known = ", ".join(USER_KEYS)
             msg = f"annotation {quote(key)} is not a key of Coterie, expected one of: {known}"
+            msg += nearest(key.removeprefix(names.PREFIX), _SHORT_KEYS)
             raise PolicyError(msg)
     # Any: the table pairs each field with the values of its type, and a test reads each of them.
     wishes: dict[str, Any] = {

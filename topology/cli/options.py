@@ -7,14 +7,13 @@ expected. It loads no numpy, so that `--help` is fast.
 from __future__ import annotations
 
 import math
-from difflib import get_close_matches
 from enum import Enum
 from typing import TYPE_CHECKING, TypeVar
 
 from topology.annotations import POD_KEYS, Affinity, NicRule, Strength, pod_keys
 from topology.cli.program import Parser, add_command, add_completion_command, program_parser
 from topology.cli.reading import read_gpus
-from topology.errors import InvalidRequest, quote
+from topology.errors import InvalidRequest, nearest, quote
 from topology.importers import FileFormat
 from topology.recordings import recording_names
 
@@ -189,8 +188,7 @@ def _add_choice(  # noqa: PLR0913 - what an option is
     def read(text: str) -> E:
         if text in words:
             return choices(text)
-        near = get_close_matches(text, words, n=1)
-        hint = f"; nearest: {near[0]}" if near else ""
+        hint = nearest(text, words)
         msg = f"{option} is {quote(text)}, expected one of {', '.join(words)}{hint}"
         raise InvalidRequest(msg)
 

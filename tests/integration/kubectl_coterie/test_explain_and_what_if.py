@@ -154,7 +154,8 @@ def test_a_manifest_with_another_resource(serve, tmp_path):
     pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"resources": {"limits": limits}}]}}
     file.write_text(json.dumps({"apiVersion": "v1", "kind": "Pod"} | pod))
     assert call("explain", "-f", str(file)).stdout == (
-        "default/p requests no GPU that Coterie places, only nvidia.com/gpus and rdma/hca.\n"
+        "default/p requests no GPU that Coterie places, only nvidia.com/gpus and rdma/hca; "
+        "nearest: nvidia.com/gpu.\n"
     )
 
 

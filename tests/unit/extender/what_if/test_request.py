@@ -89,7 +89,7 @@ def test_the_node_selector_is_kept():
         pytest.param(
             misspelled(),
             "pods.0.manifest: pod default/pod-u1 requests none of the extender's GPUs, only "
-            "'nvidia.com/gpus', expected one of nvidia.com/gpu",
+            "'nvidia.com/gpus', expected one of nvidia.com/gpu; nearest: nvidia.com/gpu",
             id="misspelled",
         ),
         pytest.param({"kind": "RayCluster"}, "pods.0.manifest: kind is 'RayCluster'", id="kind"),
