@@ -231,7 +231,7 @@ class Rater:
         if len(self._deferred) >= self._max_entries:
             del self._deferred[next(iter(self._deferred))]
         self._deferred[shape, view.state] = size_gpus, view
-        rating = _by_count(shape, size_gpus, view.free.bit_count())
+        rating = _by_count(shape, size_gpus, view)
         if isinstance(rating, Refusal) and rating.reason is Reason.NO_TOPOLOGY:
             return Refusal(Reason.NOT_RATED)
         return rating
@@ -319,7 +319,7 @@ def _choose(shape: Shape, size_gpus: int, view: NodeView) -> PodFit | Refusal | 
     if node_class.resource != shape.resource:
         return Refusal(Reason.OTHER_RESOURCE)
     if node_class.machine is None:
-        counted = _by_count(shape, size_gpus, view.free.bit_count())
+        counted = _by_count(shape, size_gpus, view)
         return counted if isinstance(counted, Refusal) else None
     fit = _fit(node_class.machine, shape, view)
     if isinstance(fit, PodFit):
@@ -345,12 +345,14 @@ def _fit(machine: MachineType, shape: Shape, view: NodeView) -> PodFit | Unfit:
     )
 
 
-def _by_count(shape: Shape, size_gpus: int, n_free: int) -> Rank | Refusal:
+def _by_count(shape: Shape, size_gpus: int, view: NodeView) -> Rank | Refusal:
     """A node without usable topology takes pods without requirements, by count.
 
     A pod with a minimum bandwidth requests two GPUs or more (`extender.protocol.pod_request`).
     """
-    policy = shape.policy
+    policy, n_free = shape.policy, view.free.bit_count()
+    if (view.node_class.n_devices or len(view.ids)) < size_gpus:
+        return Refusal(Reason.TOO_FEW_GPUS)
     if (
         policy.strength is Strength.REQUIRED
         or policy.min_bandwidth_gbytes_per_s is not None

@@ -76,7 +76,8 @@ class NodeClass:
 
     `machine` is None where the node has no usable topology; `manager` is None where the Topology
     Manager confines no pod, or is not known. `worth` is that of a device (`topology.model`,
-    `node_worth`). `product` is the model that a label names, for nodes without a usable topology.
+    `node_worth`). `product` is the model that a label names, and `n_devices` how many the node has,
+    also unhealthy ones: both for nodes without a usable topology; 0 for others.
     `index` is unique among all kinds ever made in this process: caches are keyed by it.
     """
 
@@ -87,6 +88,7 @@ class NodeClass:
     manager: TopologyManager | None = None
     worth: float = 1.0
     product: str = ""
+    n_devices: int = 0
     models: Mapping[str, int] = field(init=False, repr=False)
     """The mask of the devices of each GPU model, which is named as in the label of a Node; empty
     for GPUs of which it is unknown."""

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from topology.topology_manager import TopologyManager
     from topology.value import Demand
 
-    _ClassKey: TypeAlias = tuple[str, str, MachineType | None, TopologyManager | None, float, str]
+    _ClassKey: TypeAlias = tuple[
+        str, str, MachineType | None, TopologyManager | None, float, str, int
+    ]
 
     _Raw: TypeAlias = tuple[str, tuple[MeasuredPair, ...], tuple[MeasuredSet, ...]]
 
@@ -123,16 +125,18 @@ class NodeClasses:
         manager: TopologyManager | None,
         worth: float,
         product: str,
+        n_devices: int,
     ) -> NodeClass:
         """The class of nodes with this name, resource and machine type (None: by count).
 
         `manager` is their kubelets' Topology Manager where it applies; nodes by count have none,
         since it is not known which of their devices is where. `worth` is that of a device.
-        `product` is the label of their GPUs' model, which counts where the machine type is unknown.
+        `product` is the label of their GPUs' model, and `n_devices` how many they have: these count
+        where the machine type is unknown.
         """
-        key = (name, resource, machine, manager, worth, "")
+        key = (name, resource, machine, manager, worth, "", 0)
         if machine is None:
-            key = (name, resource, None, None, worth, product)
+            key = (name, resource, None, None, worth, product, n_devices)
         if key not in self._classes:
             self._classes[key] = NodeClass(self._n_classes, *key)
             self._n_classes += 1

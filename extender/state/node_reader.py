@@ -158,7 +158,7 @@ class NodeReader:
                 worth = self._worth(facts, reading.worth, problems)
             report, is_readable = _read_report(facts.devices, problems)
             resources = tuple(
-                _counted(one, facts.allocatable[one])
+                _counted(one, facts.allocatable[one], facts.capacity.get(one, 0))
                 if reading is None or one != described
                 # Where it is unknown which devices are bad, none may be chosen by name.
                 else NodeResource.of(
@@ -232,11 +232,16 @@ def _has(facts: NodeFacts, resource: str) -> bool:
     return facts.allocatable.get(resource, 0) > 0 or facts.capacity.get(resource, 0) > 0
 
 
-def _counted(resource: str, count: int) -> NodeResource:
-    """A resource whose devices are known by number; what the kubelet counts is healthy."""
-    ids = _placeholders(min(count, MAX_GPUS))
+def _counted(resource: str, n_healthy: int, n_devices: int) -> NodeResource:
+    """A resource whose devices are known by number: those allocatable, and all of its capacity."""
     return NodeResource.of(
-        resource, ids, machine=None, label=BY_COUNT, worth=UNKNOWN_WORTH, report=_EMPTY_REPORT
+        resource,
+        _placeholders(min(n_healthy, MAX_GPUS)),
+        machine=None,
+        label=BY_COUNT,
+        worth=UNKNOWN_WORTH,
+        report=_EMPTY_REPORT,
+        n_devices=max(n_healthy, n_devices),
     )
 
 
@@ -305,7 +310,9 @@ def _read_report(text: str | None, problems: list[str]) -> tuple[DevicesReport, 
 
 
 _SERVES_NOTHING: tuple[NodeResource, ...] = (
-    NodeResource("", (), None, "serves no GPU resource", UNKNOWN_WORTH, 0, positions={}),
+    NodeResource(
+        "", (), None, "serves no GPU resource", UNKNOWN_WORTH, 0, positions={}, n_devices=0
+    ),
 )
 
 

@@ -34,6 +34,7 @@ class NodeResource:
 
     `machine` is None where it is count-only, and `label` shows it; then `ids` are placeholders, as
     many as are allocatable, unless the topology names them and only the report is unreadable.
+    `n_devices` counts those that the node has, also unhealthy ones that are no placeholder.
     `worth` is that of a device. `positions` is the index of each id, `unhealthy` the mask of those
     that the node reports as bad.
     """
@@ -45,6 +46,7 @@ class NodeResource:
     worth: float
     unhealthy: int
     positions: Mapping[str, int] = field(repr=False)
+    n_devices: int
 
     @classmethod
     def of(  # noqa: PLR0913 - all that a resource is made of
@@ -56,11 +58,13 @@ class NodeResource:
         label: str,
         worth: float,
         report: DevicesReport,
+        n_devices: int = 0,
     ) -> NodeResource:
-        """Make one of what a node reports."""
+        """Make one of what a node reports; it has as many devices as ids, or more."""
         positions = {one: i for i, one in enumerate(ids)}
         unhealthy = mask_of((one.id for one in report.unhealthy), positions)
-        return cls(name, ids, machine, label, worth, unhealthy, positions)
+        n_devices = max(n_devices, len(ids))
+        return cls(name, ids, machine, label, worth, unhealthy, positions, n_devices)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -52,7 +52,7 @@ class NodeViews:
             label, machine = BY_COUNT, None
         product = node.labels.values.get(PRODUCT, "")
         node_class = self.classes.node_class(
-            label, served.name, machine, node.manager, served.worth, product
+            label, served.name, machine, node.manager, served.worth, product, served.n_devices
         )
         free, reserved = account.free, account.claimed
         if (

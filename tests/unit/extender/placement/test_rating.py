@@ -131,6 +131,14 @@ def test_a_node_by_count_needs_no_budget():
     assert budget.n_deferred == 0
 
 
+def test_more_than_a_node_by_count_has_is_never_there():
+    """It "would wait" for a pod to end that cannot make room; an unhealthy device may come back."""
+    assert Rater().rate(request(9), (BLIND,), None)[0] == Refusal(Reason.TOO_FEW_GPUS)
+    kind = NodeClass(1, "ailing", GPU, None, n_devices=9)
+    ailing = make_view("n", zone="a", node_class=kind, ids=tuple("abcdefgh"), free=0xFF)
+    assert Rater().rate(request(9), (ailing,), None)[0] == Refusal(Reason.NOT_ENOUGH_FREE)
+
+
 def test_a_budget_that_is_spent_once_is_spent_for_the_call():
     """Else what is rated would depend on how a clock goes on."""
     answers = iter([False, True, False])

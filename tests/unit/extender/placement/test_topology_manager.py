@@ -148,7 +148,7 @@ class TestStates:
         manager = TopologyManager(RESTRICTED, TopologyManagerScope.POD)
         found = {}
         for one in (None, manager):
-            kind = kinds.node_class("k", "r", machine, one, 1.0, "")
+            kind = kinds.node_class("k", "r", machine, one, 1.0, "", 0)
             views = [
                 make_view(
                     "n", zone="z", node_class=kind, ids=tuple("abcdefgh"), free=0xF, reserved=mask
@@ -159,7 +159,7 @@ class TestStates:
             assert (views[0].state == views[1].state) is (kind.manager is None)
             assert with_free(views[1], 0x3F).reserved == (0 if kind.manager is None else 0xC0)
         assert found == {None: [0, 0], manager: [0, 0xF0]}
-        assert kinds.node_class("k", "r", None, manager, 1.0, "").manager is None
+        assert kinds.node_class("k", "r", None, manager, 1.0, "", 0).manager is None
 
     def test_states_distinguish_free_and_reserved_devices(self):
         """Any two of the 81 ways to have four devices free, reserved or taken."""
@@ -170,6 +170,7 @@ class TestStates:
             TopologyManager(RESTRICTED, TopologyManagerScope.POD),
             1.0,
             "",
+            0,
         )
         views = [
             make_view(

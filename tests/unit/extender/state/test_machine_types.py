@@ -50,20 +50,21 @@ def test_a_digest_that_was_never_built_needs_its_topology():
         NodeClasses(DEFAULT_DEMAND).machine(DIGEST)
 
 
-def test_kinds_differ_by_name_resource_machine_worth_and_label():
+def test_kinds_differ_by_name_resource_machine_worth_label_and_number():
     """Their index is what states and caches are keyed by."""
     kinds = NodeClasses(DEFAULT_DEMAND)
     machine = kinds.machine(DIGEST, MACHINE)
     made = [
-        kinds.node_class("a", "r", machine, None, 1.0, ""),
-        kinds.node_class("a", "r", None, None, 1.0, ""),
-        kinds.node_class("a", "s", machine, None, 1.0, ""),
-        kinds.node_class("b", "r", machine, None, 1.0, ""),
-        kinds.node_class("a", "r", machine, None, 2.0, ""),
-        kinds.node_class("a", "r", None, None, 1.0, "H100"),
+        kinds.node_class("a", "r", machine, None, 1.0, "", 8),
+        kinds.node_class("a", "r", None, None, 1.0, "", 8),
+        kinds.node_class("a", "s", machine, None, 1.0, "", 8),
+        kinds.node_class("b", "r", machine, None, 1.0, "", 8),
+        kinds.node_class("a", "r", machine, None, 2.0, "", 8),
+        kinds.node_class("a", "r", None, None, 1.0, "H100", 8),
+        kinds.node_class("a", "r", None, None, 1.0, "H100", 4),
     ]
-    assert [one.index for one in made] == [0, 1, 2, 3, 4, 5]
-    assert kinds.node_class("a", "r", machine, None, 1.0, "H100") is made[0]
+    assert [one.index for one in made] == list(range(7))
+    assert kinds.node_class("a", "r", machine, None, 1.0, "H100", 4) is made[0]
 
 
 def test_a_kind_is_looked_up_by_every_fact():
@@ -95,7 +96,7 @@ def test_what_no_node_uses_is_dropped(monkeypatch):
     digest = topology_digest(measured(90.0))
     first, second = (kinds.machine(digest, measured(figure)) for figure in (90.0, 90.1))
     made = [
-        kinds.node_class(str(i), "r", one, None, 1.0, "")
+        kinds.node_class(str(i), "r", one, None, 1.0, "", 8)
         for i, one in enumerate((first, second, None))
     ]
     other = load_recording("dgx-1-v100")
@@ -104,9 +105,9 @@ def test_what_no_node_uses_is_dropped(monkeypatch):
     assert (kinds.has(digest), kinds.has(topology_digest(other))) == (True, False)
     assert kinds.machine(digest, measured(90.1)) is second
     assert kinds.machine(digest, measured(90.2)) is not kinds.machine(digest)
-    assert kinds.node_class("1", "r", second, None, 1.0, "") is made[1]
-    assert kinds.node_class("2", "r", None, None, 1.0, "") is made[2]
-    assert kinds.node_class("0", "r", first, None, 1.0, "").index == len(made), (
+    assert kinds.node_class("1", "r", second, None, 1.0, "", 8) is made[1]
+    assert kinds.node_class("2", "r", None, None, 1.0, "", 8) is made[2]
+    assert kinds.node_class("0", "r", first, None, 1.0, "", 8).index == len(made), (
         "caches still hold the old index"
     )
 
@@ -144,9 +145,9 @@ def test_dropping_is_due_when_most_has_no_node(monkeypatch):
     monkeypatch.setattr(module, "SPARE", 2)
     kinds = NodeClasses(DEFAULT_DEMAND)
     machine = kinds.machine(DIGEST, MACHINE)
-    first = kinds.node_class("a", "r", machine, None, 1.0, "")
+    first = kinds.node_class("a", "r", machine, None, 1.0, "", 8)
     assert not kinds.is_crowded
-    second = kinds.node_class("b", "r", machine, None, 1.0, "")
+    second = kinds.node_class("b", "r", machine, None, 1.0, "", 8)
     assert kinds.is_crowded
     kinds.keep([machine], [first, second])
     assert not kinds.is_crowded

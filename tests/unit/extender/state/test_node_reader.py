@@ -278,3 +278,13 @@ def test_an_unreadable_report_concerns_the_named_devices_alone():
     named, counted = NodeReader((GPU, MIG), NodeClasses(DEFAULT_DEMAND)).read(facts).resources
     assert (named.machine, named.label, named.ids) == (None, BY_COUNT, ids("n1"))
     assert (counted.machine, len(counted.ids)) == (None, 2)
+
+
+@pytest.mark.parametrize(("allocatable", "capacity", "expected"), [(7, 8, 8), (8, 0, 8), (4, 4, 4)])
+def test_a_node_by_count_has_as_many_devices_as_its_capacity(
+    reader, allocatable, capacity, expected
+):
+    """More than those is never there; an unhealthy one may come back."""
+    facts = node("n1", allocatable={GPU: allocatable}, capacity={GPU: capacity}, topology=None)
+    (served,) = reader.read(facts).resources
+    assert (len(served.ids), served.n_devices) == (allocatable, expected)
