@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kube.errors import SettingsError
+from topology.annotations import Prefer
 from topology.errors import InvalidRequest
 from topology.groups import DEFAULT_FAMILIES, FamilyPart, LevelFamily, LevelKeys, level_names
 from topology.value import Demand  # noqa: TC001 - pydantic reads Rules from the decision log
@@ -35,6 +36,7 @@ class Rules:
     `group_levels` are names of levels of domains and the labels that name a node's
     domain there, nearest first.
     `group_kinds` are those of whose pods a group is inferred (`extender.protocol`).
+    `prefer` is how nodes compare for pods that do not say it.
 
     Raises `SettingsError` for values that no settings could have had.
     """
@@ -52,6 +54,7 @@ class Rules:
     claim_s: float = 60.0
     group_kinds: tuple[str, ...] = ()
     group_levels: tuple[tuple[str, str], ...] = ()
+    prefer: Prefer = Prefer.BALANCED
 
     def __post_init__(self) -> None:
         bounds = self.loss_bounds

@@ -17,6 +17,7 @@ from extender.embedded import RESOURCE_NAME
 from extender.protocol import GROUP_KINDS
 from extender.rules import Rules, families_of, is_pattern
 from kube.settings import FileLayout
+from topology.annotations import Prefer
 from topology.errors import InvalidRequest, TopologyError, quote
 from topology.model import DEFAULT_RESOURCE, WORTH_EXPECTED, parse_worth
 from topology.value import Demand
@@ -91,6 +92,14 @@ class ExtenderSettings(ConnectionSettings):
             "above 30 % a set crosses to a slower kind of link.",
         ),
     ] = (0.02, 0.10, 0.30)
+    prefer: Annotated[
+        Prefer,
+        Field(
+            description="How nodes compare for pods without the annotation `coterie.gpu/prefer`: "
+            "`balanced` keeps scarce GPUs free, so that a pod may get a slower machine's best set "
+            "though a faster machine is free; `fastest` compares by GB/s."
+        ),
+    ] = Prefer.BALANCED
     gpu_worth: Annotated[
         tuple[str, ...],
         Field(
@@ -298,6 +307,7 @@ class ExtenderSettings(ConnectionSettings):
             claim_s=self.claim_s,
             group_levels=tuple(_level(one) for one in self.group_levels),
             group_kinds=self.group_kinds,
+            prefer=self.prefer,
         )
 
 

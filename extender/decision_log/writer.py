@@ -7,8 +7,9 @@ What lines there are: `extender.decision_log.format`.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from typing import IO, TYPE_CHECKING
+
+from pydantic_core import to_jsonable_python
 
 from extender.decision_log.format import VERSION, line_of
 from extender.errors import DecisionLogError
@@ -40,7 +41,7 @@ class DecisionLog:
     ) -> None:
         self._file: IO[str] | None = file
         self._on_end = on_end
-        _write(file, {"kind": "run", "v": VERSION, "rules": asdict(rules)})
+        _write(file, {"kind": "run", "v": VERSION, "rules": to_jsonable_python(rules)})
 
     def record(self, event: Event, output: Output) -> None:
         """Append one event and what it led to."""

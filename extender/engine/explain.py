@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from extender.rules import Rules
     from extender.snapshot import ClusterSnapshot, NodeView, Overlay
     from extender.state import DeviceRow, LiveCluster, NodeRecord
-    from topology.annotations import Plan
+    from topology.annotations import Plan, Prefer
     from topology.select import Machine, PodFit
 
 __all__ = ["explain_bound", "explain_pod", "warn_of_scheduler"]
@@ -82,7 +82,7 @@ def explain_pod(  # noqa: PLR0913 - all that an explanation is made of
     `extender.engine.summary.summarize` says.
     """
     snapshot = cluster.snapshot_for(request)
-    explanation = _head(request, snapshot, cluster)
+    explanation = _head(request, snapshot, cluster, rater.prefer)
     if rejected is not None:
         explanation["unschedulable"] = {
             "reason": rejected.reason.value,
@@ -137,7 +137,7 @@ def explain_bound(
 ) -> Explanation:
     """Explain a pod that has a node, by the snapshot that any other pod would get."""
     snapshot = cluster.snapshot_of(request.resource)
-    explanation = _head(request, snapshot, cluster)
+    explanation = _head(request, snapshot, cluster, rater.prefer)
     node = pod.spec.node_name or ""
     text = (pod.metadata.annotations or {}).get(names.PLAN)
     plan, problem = _plan(text)
@@ -225,17 +225,19 @@ def warn_of_scheduler(request: PodRequest, rules: Rules) -> tuple[str, ...]:
     return (text,)
 
 
-def _head(request: PodRequest, snapshot: ClusterSnapshot, cluster: LiveCluster) -> Explanation:
+def _head(
+    request: PodRequest, snapshot: ClusterSnapshot, cluster: LiveCluster, prefer: Prefer
+) -> Explanation:
     return {
         "pod": request.full_name,
         "uid": request.uid,
         "generation": snapshot.generation,
         "warnings": [*request.warnings, *warn_of_level(request, cluster)],
-        "request": _request(request),
+        "request": _request(request, prefer),
     }
 
 
-def _request(request: PodRequest) -> RequestSummary | None:
+def _request(request: PodRequest, prefer: Prefer) -> RequestSummary | None:
     if request.shape is None:
         return None
     policy = request.shape.policy
@@ -249,7 +251,7 @@ def _request(request: PodRequest) -> RequestSummary | None:
         "affinity": policy.affinity.value,
         "policy": policy.strength.value,
         "min_bandwidth_gbytes_per_s": policy.min_bandwidth_gbytes_per_s,
-        "prefer": policy.prefer.value,
+        "prefer": (policy.prefer or prefer).value,
         "nic": policy.nic.value,
     }
 

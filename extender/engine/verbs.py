@@ -74,9 +74,9 @@ class Engine:
     def __init__(self, cluster: LiveCluster, rules: Rules) -> None:
         self.cluster = cluster
         self.rules = rules
-        self._rater = Rater(loss_bounds=rules.loss_bounds)
+        self._rater = Rater(loss_bounds=rules.loss_bounds, prefer=rules.prefer)
         # Its own: what explain has rated must not save time in calls, which a replay repeats.
-        self._explain_rater = Rater(loss_bounds=rules.loss_bounds)
+        self._explain_rater = Rater(loss_bounds=rules.loss_bounds, prefer=rules.prefer)
         self._free_capacity = DomainFreeCapacity(lambda: cluster.domains)
         self.groups = Groups(cluster, self._rater, claim_s=rules.claim_s)
         self.pending = PendingPods(self._rater, wake_after_s=rules.wake_after_s)

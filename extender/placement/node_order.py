@@ -123,22 +123,24 @@ def unranked(n_free: int) -> Rank:
     return Rank((), 0.0, 0.0, n_free)
 
 
-def rank_fit(
+def rank_fit(  # noqa: PLR0913 - all that a rank is made of
     fit: PodFit,
     shape: Shape,
     *,
     n_free: int,
     worth: float = 1.0,
     loss_bounds: Sequence[float] = DEFAULT_LOSS_BOUNDS,
+    prefer: Prefer = Prefer.BALANCED,
 ) -> Rank:
     """Rank the best sets of one node state; `n_free` counts its free GPUs before the pod.
 
-    `worth` is that of one of its GPUs.
+    `worth` is that of one of its GPUs; `prefer` is for a pod that does not say what it prefers.
     """
     sets = [selected for _, selected in fit.containers]
     joined = [one for one in sets if len(one.gpus) > 1]
     return _rank(
         shape,
+        prefer=shape.policy.prefer or prefer,
         lacks_nic=not all(one.has_near_nic for one in sets),
         misses_affinity=not all(one.satisfies_affinity for one in joined),
         speed=min((one.value_gbytes_per_s for one in joined), default=0.0),
@@ -149,13 +151,14 @@ def rank_fit(
     )
 
 
-def rank_sets(
+def rank_sets(  # noqa: PLR0913 - as `rank_fit`
     chosen: ChosenSets,
     shape: Shape,
     *,
     n_free: Sequence[int],
     worth: float = 1.0,
     loss_bounds: Sequence[float] = DEFAULT_LOSS_BOUNDS,
+    prefer: Prefer = Prefer.BALANCED,
 ) -> list[Rank | None]:
     """Rank the set of each of some node states, as `rank_fit`; None where no set fits.
 
@@ -164,6 +167,7 @@ def rank_sets(
     return [
         _rank(
             shape,
+            prefer=shape.policy.prefer or prefer,
             lacks_nic=not has_nic,
             misses_affinity=not satisfies,
             speed=speed,
@@ -194,6 +198,7 @@ def _loss_class(loss: float, loss_bounds: Sequence[float]) -> int:
 def _rank(  # noqa: PLR0913 - all that a rank is made of
     shape: Shape,
     *,
+    prefer: Prefer,
     lacks_nic: bool,
     misses_affinity: bool,
     speed: float,
@@ -206,7 +211,7 @@ def _rank(  # noqa: PLR0913 - all that a rank is made of
     if is_packed(shape):
         return Rank((missed, 0), 0.0, cost, n_free, worth)
     missed += 2 * misses_affinity
-    if shape.policy.prefer is Prefer.FASTEST:
+    if prefer is Prefer.FASTEST:
         return Rank((missed, 0), speed, cost, n_free)
     return Rank((missed, loss_class), 0.0, cost, n_free, worth)
 

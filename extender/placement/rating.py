@@ -27,7 +27,7 @@ from extender.placement.node_order import (
     unranked,
 )
 from extender.protocol import Reason
-from topology.annotations import NicRule, Strength
+from topology.annotations import NicRule, Prefer, Strength
 from topology.select import MachineTables, PodFit, fit_pod, select_sets
 from topology.topology_manager import Kubelet, fit_admitted
 
@@ -120,16 +120,18 @@ _FEW_GPUS = 8
 class Rater:
     """Rates node states for pod shapes; forgets the shapes used longest ago.
 
-    `loss_bounds` are upper bounds of the loss classes.
+    `loss_bounds` are upper bounds of the loss classes; `prefer` is for pods that do not say it.
     """
 
     def __init__(
         self,
         *,
         loss_bounds: Sequence[float] = DEFAULT_LOSS_BOUNDS,
+        prefer: Prefer = Prefer.BALANCED,
         max_entries: int = MAX_ENTRIES,
     ) -> None:
         self.loss_bounds = tuple(loss_bounds)
+        self.prefer = prefer
         self._max_entries = max_entries
         self._by_shape: OrderedDict[Shape, dict[int, Rank | Refusal]] = OrderedDict()
         self._n_entries = 0
@@ -267,6 +269,7 @@ class Rater:
                 n_free=[view.free.bit_count() for view in views],
                 worth=node_class.worth,
                 loss_bounds=self.loss_bounds,
+                prefer=self.prefer,
             )
         return [
             rank or self._rate_one(shape, size_gpus, view)
@@ -278,7 +281,12 @@ class Rater:
         fit = _choose(shape, size_gpus, view)
         if isinstance(fit, PodFit):
             return rank_fit(
-                fit, shape, n_free=n_free, worth=view.node_class.worth, loss_bounds=self.loss_bounds
+                fit,
+                shape,
+                n_free=n_free,
+                worth=view.node_class.worth,
+                loss_bounds=self.loss_bounds,
+                prefer=self.prefer,
             )
         return fit or unranked(n_free)
 

@@ -50,7 +50,10 @@ class WouldFit:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._rater = Rater(loss_bounds=engine.rules.loss_bounds, max_entries=MAX_RATINGS)
+        rules = engine.rules
+        self._rater = Rater(
+            loss_bounds=rules.loss_bounds, prefer=rules.prefer, max_entries=MAX_RATINGS
+        )
         self._lock = asyncio.Lock()
         self._revision = -1, -1
         self._kept: dict[Key, bytes] = {}

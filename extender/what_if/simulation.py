@@ -119,7 +119,7 @@ class Simulation:
         self._added = added
         self._drained = frozenset(drained)
         self._unschedulable = moment.unschedulable - self._drained
-        self._rater = Rater(loss_bounds=rules.loss_bounds)
+        self._rater = Rater(loss_bounds=rules.loss_bounds, prefer=rules.prefer)
         self._domains: NodeDomains | None = None
         self._planner: JointPlanner | None = None
         self._free_capacity = DomainFreeCapacity(self._all_domains)

@@ -91,7 +91,7 @@ class PlacementPolicy:
     affinity: Affinity = Affinity.ANY
     strength: Strength = Strength.PREFERRED
     min_bandwidth_gbytes_per_s: float | None = None
-    prefer: Prefer = Prefer.BALANCED
+    prefer: Prefer | None = None
     nic: NicRule = NicRule.UNSET
 
     def __post_init__(self) -> None:
@@ -219,7 +219,7 @@ exactly one GPU: there is nothing to reduce.
         PREFER,
         field="prefer",
         choices=tuple(Prefer),
-        default="`balanced`",
+        default="as the setting `prefer` says",
         summary="How nodes compare with each other.",
         explanation="""\
 - `balanced`: by how close the set comes to the best of its size on that same machine.

@@ -24,6 +24,7 @@ from tests.unit.extender.engines import (
 )
 from tests.unit.extender.feeds import live, node, topology_text, wide
 from tests.unit.extender.pods import GPU, args, binding, container, pod
+from topology.annotations import Prefer
 
 L4 = "8x-l4-0"
 V100 = ("dgx-1-v100-0", "dgx-1-v100-1")
@@ -331,6 +332,21 @@ def test_a_machine_with_a_dead_link_comes_after_its_equals():
     places = ["dgx-1-v100-dead-link-0", V100[0]]
     scored = {e["Host"]: e["Score"] for e in answer_of(one, Verb.PRIORITIZE, args(pod(8), places))}
     assert scored[places[0]] < scored[places[1]]
+
+
+@pytest.mark.parametrize(("prefer", "first"), [("balanced", V100[0]), ("fastest", "dgx-h100-0")])
+def test_the_cluster_says_what_pods_prefer_that_do_not_say_it(prefer, first):
+    """By default the H100 stays free; `explain` names what counts."""
+    machines = {"count": 1, "machine": "dgx-1-v100"}, {"count": 1, "machine": "dgx-h100"}
+    one = engine(*machines, prefer=Prefer(prefer))
+    places = [V100[0], "dgx-h100-0"]
+    scored = {e["Host"]: e["Score"] for e in answer_of(one, Verb.PRIORITIZE, args(pod(4), places))}
+    assert max(scored, key=scored.__getitem__) == first
+    explained = answer_of(one, Verb.EXPLAIN, json.dumps(pod(4)).encode())
+    assert explained["request"]["prefer"] == prefer
+    meant = args(pod(4, prefer="balanced"), places)
+    scored = {e["Host"]: e["Score"] for e in answer_of(one, Verb.PRIORITIZE, meant)}
+    assert max(scored, key=scored.__getitem__) == V100[0]
 
 
 def plan(one, uid: str):

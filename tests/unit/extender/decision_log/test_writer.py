@@ -5,9 +5,9 @@ from __future__ import annotations
 import io
 import json
 import random
-from dataclasses import asdict
 
 import pytest
+from pydantic_core import to_jsonable_python
 
 from extender.bind import HoldBind, ReadPod, WriteBinding
 from extender.decision_log import DecisionLog
@@ -227,7 +227,7 @@ WRITE = WriteBinding(1, "ns", "p", "u1", "7", "n1", {"a": "b"})
 def test_a_step_that_is_abandoned_is_read_as_it_was(step):
     """A hold and a read have the same fields: a replay that took one for the other would differ."""
     event = BindAbandoned(step, "interrupted", 1.0)
-    lines = [json.dumps({"kind": "run", "v": 1, "rules": asdict(RULES)})]
+    lines = [json.dumps({"kind": "run", "v": 1, "rules": to_jsonable_python(RULES)})]
     lines.append(json.dumps(line_of(event, None)))
     (_, (_, line)) = read_lines(lines)
     assert isinstance(line, EventLine)
