@@ -33,8 +33,9 @@ def options_of(given: Namespace) -> ClusterOptions:
 
 def _extender_url(given: Namespace) -> str | None:
     """The flag, or the variable where no flag says where the extender is."""
-    if given.extender_url or given.extender_namespace or given.extender_pod:
-        return given.extender_url
+    url: str | None = given.extender_url
+    if url or given.extender_namespace or given.extender_pod:
+        return url
     return os.environ.get(EXTENDER_URL) or None
 
 

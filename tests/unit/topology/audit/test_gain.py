@@ -2,6 +2,7 @@
 
 from itertools import combinations, permutations
 from statistics import fmean
+from typing import TypeAlias
 
 import pytest
 
@@ -13,6 +14,7 @@ from topology.recordings import load_recording
 from topology.report.blocks import block_text
 from topology.report.compute import BestQuery, report_best, report_value
 
+Levels: TypeAlias = dict[tuple[int, int] | str, PcieLevel]
 TWO_MODELS = [Gpu(model="Tesla T4")] * 2 + [Gpu(model="NVIDIA L4")] * 2
 
 
@@ -30,7 +32,7 @@ def free_sets(topology, size):
 @pytest.mark.parametrize("size", [2, 4])
 def test_means_are_over_every_set_of_free_gpus(size):
     """Each choice is asked with the same free GPUs, and each set of these counts once."""
-    levels = {(0, 1): PcieLevel.PIX, (2, 3): PcieLevel.PIX, "else": PcieLevel.SYS}
+    levels: Levels = {(0, 1): PcieLevel.PIX, (2, 3): PcieLevel.PIX, "else": PcieLevel.SYS}
     links = {(0, 1): NVLINK(2), (1, 2): NVLINK(2), (3, 4): NVLINK(1)}
     topology = machine([Gpu(model="Tesla V100-SXM2-16GB")] * 5, links=links, levels=levels)
     node = NvidiaNode(nvidia_pair_scores(topology))
@@ -40,6 +42,7 @@ def test_means_are_over_every_set_of_free_gpus(size):
         chosen = [node.allocate(order, size) for order in permutations(free)]
         nvidia.append(fmean(worth(topology, gpus_of(mask)) for mask in chosen if mask))
         best = report_best(topology, BestQuery(size, free=free)).selected
+        assert best is not None
         coterie.append(best.value_gbytes_per_s)
     (found,) = (one for one in report_gain(topology).sizes if one.size_gpus == size)
     assert found.random_gbytes_per_s == pytest.approx(fmean(random), abs=1e-3)
@@ -85,7 +88,8 @@ def test_says_where_nothing_is_gained_and_what_is_unknown(topology, text):
 
 def test_many_sets_of_free_gpus_are_sampled():
     """All of 16 GPUs would take minutes; the note says that they are not all."""
-    levels = {(i, i + 1): PcieLevel.PIX for i in range(0, 10, 2)}
+    levels: Levels = {(i, i + 1): PcieLevel.PIX for i in range(0, 10, 2)}
+    levels["else"] = PcieLevel.SYS
     topology = machine(
         [Gpu(model="AMD Instinct MI50")] * 11, levels={**levels, "else": PcieLevel.SYS}
     )
@@ -98,7 +102,7 @@ def test_many_sets_of_free_gpus_are_sampled():
 
 def test_more_gpus_than_can_be_compared(check_message):
     """Above 16 GPUs, unless all sets are worth the same."""
-    levels = {(0, 1): PcieLevel.PIX, "else": PcieLevel.SYS}
+    levels: Levels = {(0, 1): PcieLevel.PIX, "else": PcieLevel.SYS}
     with pytest.raises(InvalidRequest) as caught:
         report_gain(machine([Gpu(model="Tesla T4")] * 17, levels=levels))
     check_message(caught.value)
