@@ -55,7 +55,7 @@ from topology.model.links import (
     pcie_rate,
     socket_rate,
 )
-from topology.model.links_down import LinksDown, links_down, with_links_up
+from topology.model.links_down import LinkShortage, links_down, with_links_up
 from topology.model.measurement_file import parse_measurement, write_measurement
 from topology.model.names import DEFAULT_RESOURCE
 from topology.model.nic_levels import NearestGpus, known_level, nearest_gpus
@@ -99,7 +99,7 @@ __all__ = [
     "Gpu",
     "GpuModel",
     "LinkKind",
-    "LinksDown",
+    "LinkShortage",
     "ModelConstants",
     "NearestGpus",
     "Nic",

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
     from topology.model.node_topology import NodeTopology
 
-__all__ = ["LinksDown", "links_down", "with_links_up"]
+__all__ = ["LinkShortage", "links_down", "with_links_up"]
 
 
 @dataclass(frozen=True, slots=True)
-class LinksDown:
+class LinkShortage:
     """A GPU with fewer links up than it should have; `n_links` of `n_expected`."""
 
     gpu: int
@@ -39,7 +39,7 @@ class LinksDown:
     n_expected: int
 
 
-def links_down(topology: NodeTopology) -> tuple[LinksDown, ...]:
+def links_down(topology: NodeTopology) -> tuple[LinkShortage, ...]:
     """List the GPUs with links that are down, by index.
 
     >>> from topology.recordings import load_recording
@@ -81,20 +81,20 @@ def with_links_up(topology: NodeTopology) -> NodeTopology | None:
     return None if whole == topology else whole
 
 
-def _n_down(one: LinksDown) -> int:
+def _n_down(one: LinkShortage) -> int:
     return one.n_expected - one.n_links
 
 
-def _of_fabrics(topology: NodeTopology) -> Iterator[LinksDown]:
+def _of_fabrics(topology: NodeTopology) -> Iterator[LinkShortage]:
     for fabric in topology.fabrics:
         most = max(n_links for _, n_links in fabric.ports)
         for gpu, n_links in fabric.ports:
             up = n_links if fabric.is_up else 0
             if up < most or not fabric.is_up:
-                yield LinksDown(gpu, fabric.kind, up, most)
+                yield LinkShortage(gpu, fabric.kind, up, most)
 
 
-def _of_direct_links(topology: NodeTopology) -> Iterator[LinksDown]:
+def _of_direct_links(topology: NodeTopology) -> Iterator[LinkShortage]:
     switched = {gpu for fabric in topology.fabrics for gpu, _ in fabric.ports}
     by_model: dict[str, dict[int, int]] = {}
     for i, gpu in enumerate(topology.gpus):
@@ -110,7 +110,7 @@ def _of_direct_links(topology: NodeTopology) -> Iterator[LinksDown]:
             continue
         for i, n_links in counts.items():
             if n_links < expected:
-                yield LinksDown(i, model.link_kind, n_links, expected)
+                yield LinkShortage(i, model.link_kind, n_links, expected)
 
 
 def _n_links(topology: NodeTopology, gpu: int) -> int | None:

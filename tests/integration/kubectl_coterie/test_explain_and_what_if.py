@@ -245,8 +245,7 @@ def test_a_file_whose_pods_state_different_sizes_is_warned_about(serve, tmp_path
     file.write_text(re.sub(r'(?<=coterie.gpu/)group-size: "4"', first, text, count=1))
     groups = iter([of_group(4 if "size" in first else None, 3), of_group(4, 3)])
     warning = (
-        "pods of this file state different sizes of group train-pytorch-group, so that none "
-        f"starts: {sizes}"
+        f"pods of this file state different sizes of group train, so that none starts: {sizes}"
     )
     shown = serve(explain=lambda _: web.json_response(explanation("ml/p", group=next(groups))))(
         "explain", "-f", str(file)
