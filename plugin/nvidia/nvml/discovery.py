@@ -29,7 +29,15 @@ from plugin.nvidia.gpu_node import gpu_node
 from plugin.nvidia.nvml.nvlinks import GENERATIONS, fabric_fault, nvlink_matrix
 from plugin.nvidia.nvml.raw_machine import pair_key
 from topology.importers.xml.pcie_tree import PciTree
-from topology.model import Gpu, LinkKind, Nic, NodeTopology, P2pAccess, PcieLevel
+from topology.model import (
+    Gpu,
+    LinkKind,
+    Nic,
+    NodeTopology,
+    P2pAccess,
+    PcieLevel,
+    find_gpu_model,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -125,7 +133,13 @@ def describe(raw: RawMachine) -> MachineReading:
         gpus=gpus,
         topology=topology,
         driver_version=raw.driver_version,
-        notes=(*raw.notes, *_fault_notes(raw), *_fabric_notes(raw), *_hidden_notes(raw)),
+        notes=(
+            *raw.notes,
+            *_fault_notes(raw),
+            *_generation_notes(raw),
+            *_fabric_notes(raw),
+            *_hidden_notes(raw),
+        ),
         numa_distances=raw.numa_distances,
     )
 
@@ -144,7 +158,7 @@ def _reading(gpu: RawGpu) -> GpuReading:
             model=gpu.model,
             memory_mib=_memory_mib(gpu),
             numa_node=gpu.numa_node,
-            link_generation=GENERATIONS.get(gpu.link_version or 0),
+            link_generation=_generation(gpu),
         ),
         nodes=() if gpu.minor is None else (gpu_node(gpu.minor),),
         is_partitioned=gpu.is_mig_enabled,
@@ -153,6 +167,21 @@ def _reading(gpu: RawGpu) -> GpuReading:
         n_c2c_links=gpu.n_c2c_links,
         requests_recovery=gpu.requests_recovery,
     )
+
+
+def _generation(gpu: RawGpu) -> int | None:
+    """The generation of its links: the model's own where NVML says another.
+
+    NVIDIA's mock NVML returns a generation where nvml.h has an enumerator, so that a GB200 would
+    have the links of an A10.
+    """
+    reported, own = GENERATIONS.get(gpu.link_version or 0), _own_generation(gpu)
+    return reported if reported is None or own is None else own
+
+
+def _own_generation(gpu: RawGpu) -> int | None:
+    model = find_gpu_model(gpu.model)
+    return None if model is None else model.link_generation
 
 
 # --- PCIe ---
@@ -212,6 +241,16 @@ def _p2p(raw: RawMachine, pcie: tuple[tuple[PcieLevel, ...], ...]) -> P2pAccess:
 def _fault_notes(raw: RawMachine) -> tuple[str, ...]:
     faulty = (gpu for gpu in raw.gpus if gpu.fault is not None)
     return tuple(f"GPU {gpu.index} ({gpu.uuid}) cannot be used: {gpu.fault}" for gpu in faulty)
+
+
+def _generation_notes(raw: RawMachine) -> tuple[str, ...]:
+    by_text: dict[str, list[int]] = {}
+    for gpu in raw.gpus:
+        reported, own = GENERATIONS.get(gpu.link_version or 0), _generation(gpu)
+        if reported != own:
+            text = f"NVML says NVLink generation {reported}, {gpu.model} has {own}, which counts"
+            by_text.setdefault(text, []).append(gpu.index)
+    return tuple(f"{text} ({_named(gpus)})" for text, gpus in by_text.items())
 
 
 def _fabric_notes(raw: RawMachine) -> tuple[str, ...]:

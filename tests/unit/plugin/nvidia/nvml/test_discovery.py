@@ -142,6 +142,22 @@ def test_p2p_of_a_pair_with_an_unknown_link_says_nothing_of_pcie():
     assert unlinked_pairs((gpu(0), gpu(1))) == ()
 
 
+@pytest.mark.parametrize(
+    ("model", "version", "generation", "notes"),
+    [
+        pytest.param("NVIDIA GB200", 5, 5, 1, id="the mock's generation for an enumerator"),
+        pytest.param("NVIDIA GB200", 7, 5, 0, id="as the model has it"),
+        pytest.param("NVIDIA GB200", None, None, 0, id="not read"),
+        pytest.param("NVIDIA X999", 5, 30, 0, id="a model that is not known"),
+    ],
+)
+def test_a_generation_that_the_model_cannot_have_is_not_believed(model, version, generation, notes):
+    """A GB200 had the links of an A10, and a quarter of its bandwidth."""
+    reading = describe(RawMachine((gpu(0, model=model, link_version=version),)))
+    assert reading.topology.gpus[0].link_generation == generation
+    assert sum("NVLink generation" in note for note in reading.notes) == notes
+
+
 def test_every_fact_of_a_gpu_arrives():
     """A field that gets lost on the way is a fact that is never published."""
     instance = mig_device("MIG-1", "1g.10gb", 0, 7, 0, 9856)
