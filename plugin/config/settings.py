@@ -121,7 +121,8 @@ class PluginSettings(VendorSettings):
     event is offered for that long at most."""
     health_quiet_s: float = Field(default=QUIET_S, ge=0, le=3600)
     """Seconds, 0 to 3600, that a GPU must be healthy again before it is offered. 60: the program
-    that met the error has ended by then (the kubelet's grace period is 30 s)."""
+    that met the error has ended by then (the kubelet's grace period is 30 s). One that did not
+    answer is offered as soon as it answers, unless it fails again within an hour."""
     sysfs_root: Path = Path("/sys")
     """Where /sys of the machine is mounted."""
     proc_root: Path = Path("/proc")

@@ -279,6 +279,9 @@ class DevicePluginService:
         containers = tuple(tuple(one.devices_ids) for one in request.container_requests)
         for ids in containers:
             self._must_list(ids)
+            if not ids:
+                msg = "no devices for a container, expected at least one"
+                raise _Unanswerable(CallOutcome.INVALID, msg)
         found = _granted(await self._allocator.allocate(containers, until_s=until_s))
         return pb.AllocateResponse(container_responses=[access_message(one) for one in found])
 

@@ -194,6 +194,9 @@ UNKNOWN = "unknown devices GPU-8, GPU-9, expected some of the 4 listed"
         pytest.param(allocate(["GPU-9", "GPU-1", "GPU-8"]), UNKNOWN, id="allocate"),
         pytest.param(allocate(["GPU-1"], ["GPU-9", "GPU-8"]), UNKNOWN, id="second container"),
         pytest.param(
+            allocate([]), "no devices for a container, expected at least one", id="no device"
+        ),
+        pytest.param(
             preferred(prefer([*ids(4), "GPU-8", "GPU-9"], ["GPU-9", "GPU-8"], 3)),
             UNKNOWN,
             id="must_include",
