@@ -96,7 +96,7 @@ class Reason(Enum):
     # is said of the whole pod: its containers may be small and many.
     TOO_FEW_GPUS = _never(
         "node has fewer GPUs than the pod requests",
-        "request fewer, or add larger machines",
+        "request fewer, make several pods of it as a group, or add larger machines",
         lacks="fewer than {gpus}",
     )
     NOT_ENOUGH_FREE = _when_pods_end(UnfitReason.NOT_ENOUGH_FREE.value, "wait, or add nodes")

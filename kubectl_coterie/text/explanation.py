@@ -66,6 +66,7 @@ def explanation_lines(  # noqa: PLR0913 - what is known of a pod comes from seve
             body.append(_not_rejected(scheduler))
         else:
             status = f"Pending {age(now_s - rejected['since_s'])}"
+            status += ", can never be placed here" if _is_never(answer) else ""
         status = style.paint(status, "yellow")
     lines = [f"{name}  {status}   {_request(answer['request'])}"]
     lines += group_lines(answer, now_s)
@@ -82,9 +83,17 @@ def explanation_lines(  # noqa: PLR0913 - what is known of a pod comes from seve
 
 def _of_manifest(answer: Json) -> str:
     """What would become of the pod of a manifest, without the rest of its group."""
+    if _is_never(answer):
+        return "Can never be placed here"
     if not answer["summary"]["n_fit"]:
         return "Would wait"
     return "Would wait for its group" if waits_for_others(answer) else "Would be placed"
+
+
+def _is_never(answer: Json) -> bool:
+    """Whether each node lacks something that no other pod's end brings."""
+    groups = answer["summary"]["groups"]
+    return bool(groups) and all(one["lacks"] for one in groups) and not answer["summary"]["n_fit"]
 
 
 def _request(request: Json) -> str:

@@ -187,7 +187,7 @@ def test_a_manifest_that_would_wait():
     """It says so, and is not sent to look for its scheduler."""
     shown = explained(engine(), pod(16), is_manifest=True).splitlines()
     assert shown == [
-        "pod-u1  Would wait   16 GPUs",
+        "pod-u1  Can never be placed here   16 GPUs",
         "0 of 3 nodes fit",
         "  3  never on this node        8x-l4, dgx-1-v100 have fewer than 16 GPUs",
     ]
