@@ -34,7 +34,7 @@ from extender.protocol import Outcome, Verb
 from kube.documents import as_json, read_yaml
 from kube.errors import DocumentError, SettingsError, Unreadable
 from kube.log import json_logger
-from kube.objects import pinned_reason, pod_of
+from kube.objects import devices_of, pinned_reason, pod_of
 from kube.settings import add_options, given_settings
 from topology.cli.program import (
     Parser,
@@ -44,7 +44,7 @@ from topology.cli.program import (
     program_parser,
     reader_may_leave,
 )
-from topology.errors import file_fault, quote
+from topology.errors import file_fault, nearest, quote
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -144,12 +144,17 @@ def _explain_file(file: Path, settings: ExtenderSettings) -> dict[str, Any]:
         pod: object = pod_of(read_yaml(file.read_text(encoding="utf-8")))
         is_object = isinstance(pod, dict)
         pinned = pinned_reason(cast("dict[str, object]", pod)) if is_object else ""
+        devices = {*devices_of(cast("dict[str, object]", pod))} if is_object else set[str]()
         body = as_json(pod).encode()
     except (OSError, ValueError, DocumentError, Unreadable) as error:
         hint = "" if file.suffix else "; for a pod of the cluster, NAMESPACE/NAME, give --url"
         fail(f"pod file {file} cannot be read: {file_fault(error)}{hint}", 2)
     if pinned:
         fail(f"pod file {file}: {pinned}", 2)
+    if devices and not devices & {*settings.resources}:
+        hint = next(filter(None, (nearest(one, settings.resources, 0.9) for one in devices)), "")
+        named, expected = ", ".join(map(quote, sorted(devices))), " or ".join(settings.resources)
+        fail(f"pod file {file} requests {named}, expected {expected}{hint}", 2)
     try:
         nodes = node_facts(settings.cluster_spec(), settings.rules)
     except (ExtenderError, SettingsError) as error:

@@ -7,17 +7,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from topology.cli.program import Parser, add_command, add_completion_command, program_parser
+from topology.cli.program import (
+    EXTENDER_URL,
+    Parser,
+    add_command,
+    add_completion_command,
+    program_parser,
+)
 
 if TYPE_CHECKING:
     from typing import NoReturn
 
     from topology.cli.program import Commands
 
-__all__ = ["EXTENDER_URL", "make_parser"]
+__all__ = ["make_parser"]
 
-EXTENDER_URL = "COTERIE_EXTENDER_URL"
-"""Variable with the address of a read API that needs no port-forward."""
 
 _ABOUT = """\
 See GPU placement on a cluster: what runs where, what is free, why a pod waits, what is lost.

@@ -95,9 +95,10 @@ class ExtenderSettings(ConnectionSettings):
     prefer: Annotated[
         Prefer,
         Field(
-            description="How nodes compare for pods without the annotation `coterie.gpu/prefer`: "
-            "`balanced` keeps scarce GPUs free, so that a pod may get a slower machine's best set "
-            "though a faster machine is free; `fastest` compares by GB/s."
+            description="How nodes compare for pods of two or more GPUs without the annotation "
+            "`coterie.gpu/prefer`: `balanced` keeps scarce GPUs free, so that a pod may get a "
+            "slower machine's best set though a faster machine is free; `fastest` compares by "
+            "GB/s, and `gpu_worth` does not count for such pods then."
         ),
     ] = Prefer.BALANCED
     gpu_worth: Annotated[

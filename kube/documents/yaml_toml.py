@@ -10,10 +10,9 @@ dates and numbers.
 from __future__ import annotations
 
 import json
-import re
 import tomllib
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import yaml
 from yaml.composer import ComposerError
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["as_json", "read_toml", "read_yaml", "read_yaml_documents"]
 
-_INDENT = re.compile(r"^[ \t]+", re.MULTILINE)
 _FAULTS = (TypeError, ValueError, OverflowError, RecursionError)
 
 
@@ -39,9 +37,11 @@ def read_yaml(text: str) -> object:
     Traceback (most recent call last):
     kube.errors.DocumentError: line 1, column 8: key 'a' is given twice, expected once
     """
+    if (found := _json_of(text)) is not None:
+        return found
     with _faults():
         # The loader is yaml's safe one, made stricter.
-        return yaml.load(_indented(text), Loader=_Loader)  # noqa: S506
+        return yaml.load(text, Loader=_Loader)  # noqa: S506
 
 
 def read_yaml_documents(text: str) -> list[object]:
@@ -52,19 +52,37 @@ def read_yaml_documents(text: str) -> list[object]:
     >>> read_yaml_documents("---\na: 1\n---\n# nothing\n---\nb: 2\n")
     [{'a': 1}, {'b': 2}]
     """
+    if (found := _json_of(text)) is not None:
+        return [found]
     with _faults():
-        documents = yaml.load_all(_indented(text), Loader=_Loader)
+        documents = yaml.load_all(text, Loader=_Loader)
         return [one for one in documents if one is not None]
 
 
-def _indented(text: str) -> str:
-    """The text with spaces for tabs that indent JSON, as Go's MarshalIndent writes them.
+def _json_of(text: str) -> object:
+    """The value of a JSON text; None where it is none, or gives a key twice.
 
-    YAML reads JSON, but PyYAML takes no tab before a token.
+    YAML has JSON in it, but PyYAML takes no tab before a token, as Go's MarshalIndent writes them.
     """
-    if not text.lstrip().startswith(("{", "[")):
-        return text
-    return _INDENT.sub(lambda found: found[0].replace("\t", " "), text)
+    bare = text.lstrip("\ufeff \t\r\n")
+    if not bare.startswith(("{", "[")):
+        return None
+    try:
+        return json.loads(bare, object_pairs_hook=_of_pairs, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _of_pairs(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    if len(found := dict(pairs)) < len(pairs):
+        msg = "a key is given twice"
+        raise ValueError(msg)
+    return found
+
+
+def _no_constant(text: str) -> NoReturn:
+    msg = f"{text} is no JSON"
+    raise ValueError(msg)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from kube.documents import first_fault
 from kube.errors import SettingsError
 from kube.settings.fields import ProgramSettings, names_of
 from kube.settings.file import FileContent, read_file
+from topology.cli.program import EXTENDER_URL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -108,12 +109,16 @@ def _variable(model: type[ProgramSettings], name: str, text: str) -> str:
 def _variables(
     model: type[ProgramSettings], names: Mapping[str, FieldNames], environ: Mapping[str, str]
 ) -> dict[str, str]:
-    """The variable that each setting is taken from; an empty one is unset, but for a boolean."""
-    found: dict[str, str] = {}
+    """The variable that each setting is taken from.
+
+    An empty one is unset where it is no boolean and its name is not of this program alone: NVIDIA's
+    plugin takes what a template left empty so.
+    """
+    prefix, found = model.layout.prefix, dict[str, str]()
     for name, one in names.items():
         is_boolean = model.model_fields[name].annotation is bool
-        given = (v for v in one.env if v in environ and (environ[v] or is_boolean))
-        if variable := next(given, None):
+        counts = (v for v in one.env if is_boolean or v.startswith(prefix) or environ.get(v))
+        if variable := next((v for v in counts if v in environ), None):
             found[name] = variable
     return found
 
@@ -125,7 +130,7 @@ def _check_environment(
     known = {variable for one in names.values() for variable in one.env} | {model.layout.variable}
     known = {variable for variable in known if variable.startswith(prefix)}
     for variable in sorted(environ):
-        if variable.upper().startswith(prefix) and variable not in known:
+        if variable.upper().startswith(prefix) and variable not in {*known, EXTENDER_URL}:
             expected = ", ".join(sorted(known))
             msg = f"environment variable {variable} is no setting, expected one of: {expected}"
             raise SettingsError(msg)

@@ -11,7 +11,8 @@ __all__ = ["ClusterOptions"]
 class ClusterOptions:
     """The flags that every command has; None where one was not given.
 
-    `extender_url` is the address of a read API that needs no port-forward; `extender_pod` names
+    `extender_url` is the address of a read API that needs no port-forward, and `extender_url_from`
+    the flag or variable that has it; `extender_pod` names
     the extender's pod, NAMESPACE/NAME, so that nothing has to be listed.
     """
 
@@ -25,3 +26,4 @@ class ClusterOptions:
     extender_namespace: str | None = None
     extender_pod: str | None = None
     extender_url: str | None = None
+    extender_url_from: str = "--extender-url"

@@ -136,12 +136,12 @@ class Session:
 
     async def _client(self, url: str, forward: PortForward | None = None) -> ReadApiClient:
         if not url.startswith(("http://", "https://")):
-            msg = f"--extender-url is {quote(url)}, expected http://host:port"
+            msg = f"{self.options.extender_url_from} is {quote(url)}, expected http://host:port"
             raise CliError(msg)
         client = ReadApiClient(
             _PAGE.sub(r"\1", url),
             timeout_s=self.options.request_timeout_s,
-            hint="is --extender-url right?"
+            hint=f"is {self.options.extender_url_from} right?"
             if forward is None
             else "`kubectl coterie check` looks at its pods",
             fault=lambda: forward and forward.fault,
@@ -242,7 +242,9 @@ class Session:
             return users
         if "KUBERNETES_SERVICE_HOST" in os.environ:
             return None
-        why = "" if self.options.extender_url is None else "; --extender-url is not the API server"
+        why = ""
+        if self.options.extender_url is not None:
+            why = f"; {self.options.extender_url_from} is not the API server"
         msg = f"there is no kubeconfig {users}; name one with --kubeconfig or in KUBECONFIG{why}"
         raise CliError(msg)
 

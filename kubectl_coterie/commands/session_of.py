@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING
 
 from kubectl_coterie.cluster import ClusterOptions, Session
-from kubectl_coterie.options import EXTENDER_URL
 from kubectl_coterie.terminal import Output, Progress
+from topology.cli.program import EXTENDER_URL
+from topology.printable import printable
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -17,6 +19,9 @@ __all__ = ["options_of", "output_of", "session_of"]
 
 def options_of(given: Namespace) -> ClusterOptions:
     """What the flags of `kubectl_coterie.options` say of the cluster."""
+    url, url_from = given.extender_url, "--extender-url"
+    if url is None and (url := _url_of_environment(given)) is not None:
+        url_from = EXTENDER_URL
     return ClusterOptions(
         kubeconfig=given.kubeconfig,
         context=given.context,
@@ -27,21 +32,23 @@ def options_of(given: Namespace) -> ClusterOptions:
         request_timeout_s=given.request_timeout,
         extender_namespace=given.extender_namespace,
         extender_pod=given.extender_pod,
-        extender_url=_extender_url(given),
+        extender_url=url,
+        extender_url_from=url_from,
     )
 
 
-def _extender_url(given: Namespace) -> str | None:
-    """The flag, or the variable where no flag says where the extender is."""
-    url: str | None = given.extender_url
-    if url or given.extender_namespace or given.extender_pod:
-        return url
-    return os.environ.get(EXTENDER_URL) or None
+def _url_of_environment(given: Namespace) -> str | None:
+    """The variable's address, where no flag says which cluster or where the extender is."""
+    flags = (given.kubeconfig, given.context, given.extender_namespace, given.extender_pod)
+    return None if any(flags) else os.environ.get(EXTENDER_URL) or None
 
 
 def session_of(given: Namespace) -> Session:
     """The session of these flags."""
-    return Session(options_of(given), Progress())
+    options = options_of(given)
+    if options.extender_url_from == EXTENDER_URL:
+        sys.stderr.write(f"extender: {printable(str(options.extender_url))} ({EXTENDER_URL})\n")
+    return Session(options, Progress())
 
 
 def output_of(given: Namespace) -> Output:

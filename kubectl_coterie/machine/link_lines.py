@@ -7,7 +7,7 @@ fewer direct links than others of its model.
 from __future__ import annotations
 
 import textwrap
-from collections import defaultdict
+from collections import Counter, defaultdict
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -41,12 +41,7 @@ def link_lines(topology: NodeTopology, style: Style) -> list[str]:
         lines += textwrap.wrap(
             head + text, WIDTH, subsequent_indent=" " * len(head), break_on_hyphens=False
         )
-    dead = {gpu for fabric in topology.fabrics if not fabric.is_up for gpu, _ in fabric.ports}
-    for one in links_down(topology):
-        if one.gpu not in dead:
-            n_down = one.n_expected - one.n_links
-            text = f"GPU{one.gpu} has {one.n_links} of {one.n_expected} links: {n_down} down"
-            lines.append(style.paint(text, "red"))
+    lines += [style.paint(text, "red") for text in _down(topology) or _fewer(topology)]
     if n_unknown:
         lines.append(f"Links of {n_unknown} pairs are unknown.")
     if not lines and topology.n_gpus > 1:
@@ -82,3 +77,37 @@ def _direct(
 
 def _order(kind: LinkKind, count: int | None) -> tuple[str, int]:
     return kind.value, -(count or 0)
+
+
+def _down(topology: NodeTopology) -> list[str]:
+    """GPUs with links down, but for those of a fabric that is down itself."""
+    dead = {gpu for fabric in topology.fabrics if not fabric.is_up for gpu, _ in fabric.ports}
+    return [
+        f"GPU{one.gpu} has {one.n_links} of {one.n_expected} links: "
+        f"{one.n_expected - one.n_links} down"
+        for one in links_down(topology)
+        if one.gpu not in dead
+    ]
+
+
+def _fewer(topology: NodeTopology) -> list[str]:
+    """GPUs with fewer direct links than most of their model, where the product says nothing.
+
+    GPUs without any are left out: bridges may be there for some pairs alone.
+    """
+    if topology.fabrics:
+        return []
+    totals = [sum(link.n_links or 0 for link in row if link.is_up) for row in topology.links]
+    models = [gpu.model for gpu in topology.gpus]
+    lines: list[str] = []
+    for model in dict.fromkeys(models):
+        linked = [i for i, one in enumerate(models) if one == model and totals[i]]
+        if not linked:
+            continue
+        usual = Counter(totals[i] for i in linked).most_common(1)[0][0]
+        lines += [
+            f"GPU{i} has {totals[i]} links where others have {usual}: one may be down"
+            for i in linked
+            if totals[i] < usual
+        ]
+    return lines

@@ -14,6 +14,7 @@ question. A mean says nothing of what a choice leaves to later pods, for which C
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import combinations
 from statistics import fmean
 from typing import TYPE_CHECKING
 
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["GainReport", "SizeGain", "list_gain", "report_gain"]
 
 SIZES = (2, 4, 8)
-MAX_FREE_SETS = 1_000
+MAX_FREE_SETS = 256
 """Most sets of free GPUs that are asked for one size; all 247 of 8 GPUs are."""
 
 
@@ -69,8 +70,10 @@ class GainReport:
     """Whether all sets of each size are worth the same, so that no choice is faster."""
     is_known: bool
     """Whether the figures rest on nothing unknown."""
+    n_pairs_unknown: int
+    """Pairs of GPUs of which it is not known whether a link joins them: then figures mislead."""
     is_every_free_set: bool
-    """Whether every set of free GPUs was asked; false where they are too many."""
+    """Whether every set of free GPUs was asked of each size; false where they are too many."""
     sizes: tuple[SizeGain, ...]
     """By size; those of 2, 4 and 8 for which the machine has GPUs of one model."""
 
@@ -96,6 +99,9 @@ def report_gain(topology: NodeTopology) -> GainReport:
         message_bytes=REFERENCE_MESSAGE_BYTES,
         is_even=figures.is_even,
         is_known=_is_known(figures),
+        n_pairs_unknown=sum(
+            not topology.links[i][j].is_known for i, j in combinations(range(topology.n_gpus), 2)
+        ),
         is_every_free_set=figures.is_even or 2**topology.n_gpus <= MAX_FREE_SETS,
         sizes=tuple(one for one in gains if one is not None),
     )
@@ -151,23 +157,30 @@ def list_gain(report: GainReport) -> list[Block]:
     blocks: list[Block] = [NoteLine(machine_name(report.machine), is_heading=True)]
     if report.machine.n_gpus == 1:
         return [*blocks, NoteLine("nothing to gain: one GPU has nothing to reduce")]
-    if report.is_even:
+    if not report.sizes:
+        return [*blocks, NoteLine("nothing to compare: no two GPUs are of one model")]
+    if report.n_pairs_unknown:
+        return [
+            *blocks,
+            NoteLine("not known: the input does not say which GPUs accelerator links join"),
+            NoteLine("give what `nvidia-smi topo -m` prints, behind what `nvidia-smi -L` prints"),
+        ]
+    if not report.is_known:
+        blocks.append(NoteLine(f"estimated, also the gains: {unknowns(report.machine)}"))
+    elif report.is_even:
         blocks += [
             NoteLine("nothing to gain in GB/s: all sets of a size are worth the same"),
             NoteLine("(Coterie packs pods there, so that larger ones fit)"),
         ]
-    if not report.sizes:
-        text = "nothing to compare: no two GPUs are of one model"
-        return [*blocks, NoteLine(text)]
-    asked = "all" if report.is_every_free_set else f"{MAX_FREE_SETS} evenly spaced"
-    blocks += [
+    asked = "all" if report.is_every_free_set else f"at most {MAX_FREE_SETS} evenly spaced"
+    has_nvidia = any(one.best_effort_gbytes_per_s is not None for one in report.sizes)
+    who = "random: as a plain kubelet chooses"
+    return [
+        *blocks,
         NoteLine(f"predicted GB/s, mean over {asked} sets of free GPUs"),
-        NoteLine("random: as a plain kubelet chooses; NVIDIA: its plugin's best-effort"),
+        NoteLine(f"{who}; NVIDIA: its plugin's best-effort" if has_nvidia else who),
         _grid(report),
     ]
-    if not report.is_known:
-        blocks.append(NoteLine(f"GB/s rest on unknowns ({unknowns(report.machine)})"))
-    return blocks
 
 
 def _grid(report: GainReport) -> Grid:

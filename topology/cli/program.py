@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from topology.cli.completion import Offers
 
 __all__ = [
+    "EXTENDER_URL",
     "Commands",
     "Parser",
     "add_command",
@@ -31,6 +32,9 @@ __all__ = [
     "version",
 ]
 
+EXTENDER_URL = "COTERIE_EXTENDER_URL"
+"""Variable of `kubectl coterie`, the address of a read API; no setting of the extender, although it
+begins as those do."""
 _OWN = frozenset({"extender", "kube", "kubectl_coterie", "plugin", "topology"})
 _ARGUMENT = re.compile(r"^argument (\S+): ")
 _CHOICE = re.compile(r"^(\S+): invalid choice: (.+) \(choose from (.+)\)$", re.DOTALL)

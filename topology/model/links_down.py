@@ -1,32 +1,39 @@
 """Links that are down, and the machine with all of them up.
 
-What it answers: which GPUs have fewer links up than they should, and what the machine would be with
+What it answers: which GPUs have fewer links up than they should, and what the machine may be with
 these links. A topology counts links that are up and has no list of those that are not, so what
 should be there comes from the equals of a GPU on its node:
 
 - a switch fabric: fewer links than the member with the most; all members of a fabric that is down;
-- direct links: fewer in sum than the product has (`topology.model.gpu_models`), while more than
-  half of the node's GPUs of that model have all. A machine that is wired with fewer links than its
-  GPUs have is therefore not taken for degraded.
+- direct links: fewer in sum than the product has (`topology.model.gpu_models`), while some GPU of
+  that model on the node has all. A machine that is wired with fewer links than its GPUs have is
+  therefore not taken for degraded, nor is a GPU without any direct link: bridges may be there for
+  some pairs alone.
 
-It guesses nothing: a link whose count is unknown makes its GPU unknown, and direct links are put
-back only where the counts leave one way to do it: one GPU lacks as many as all others together.
+A link whose count is unknown makes its GPU unknown. Which GPUs a direct link joined follows from
+the counts where one GPU lacks as many as the others together; else there are several ways, and the
+caller takes the best of them, so that a machine with more links down never looks less degraded.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from topology.model.gpu_models import find_gpu_model
 from topology.model.node_topology import AcceleratorLink, LinkKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from topology.model.node_topology import NodeTopology
 
 __all__ = ["LinkShortage", "links_down", "with_links_up"]
+
+MAX_WAYS, _FEW_GPUS = 64, 8
+"""Each way is a table of values: 3 ms for 8 GPUs. Of larger machines one way is tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +58,19 @@ def links_down(topology: NodeTopology) -> tuple[LinkShortage, ...]:
     return tuple(sorted(found, key=lambda one: (one.gpu, one.kind.value)))
 
 
-def with_links_up(topology: NodeTopology) -> NodeTopology | None:
-    """The machine with all links up; None where none is down or where they led is not known.
+def with_links_up(topology: NodeTopology) -> tuple[NodeTopology, ...]:
+    """What the machine may be with all links up; empty where none is known to be down.
+
+    One for each way to put direct links back, of which `MAX_WAYS` at most are tried.
 
     >>> from topology.recordings import load_recording
-    >>> whole = with_links_up(load_recording("dgx-1-v100-dead-link"))
+    >>> (whole,) = with_links_up(load_recording("dgx-1-v100-dead-link"))
     >>> whole.links == load_recording("dgx-1-v100").links
     True
     """
+    shortages = links_down(topology)
+    if not shortages:
+        return ()
     links = [list(row) for row in topology.links]
     fabrics = list(topology.fabrics)
     for index, fabric in enumerate(fabrics):
@@ -67,22 +79,38 @@ def with_links_up(topology: NodeTopology) -> NodeTopology | None:
         fabrics[index] = replace(fabric, ports=ports, is_up=True)
         for (i, j), link in fabrics[index].pair_links():
             links[i][j] = links[j][i] = link
-    lacking = {one.gpu: one for one in _of_direct_links(topology)}
-    if lacking:
-        first = max(lacking, key=lambda gpu: _n_down(lacking[gpu]))
-        others = [gpu for gpu in lacking if gpu != first]
-        if _n_down(lacking[first]) != sum(_n_down(lacking[gpu]) for gpu in others):
-            return None
-        for gpu in others:
-            n_links = (links[first][gpu].n_links or 0) + _n_down(lacking[gpu])
-            link = AcceleratorLink(lacking[gpu].kind, n_links)
-            links[first][gpu] = links[gpu][first] = link
-    whole = replace(topology, links=tuple(map(tuple, links)), fabrics=tuple(fabrics))
-    return None if whole == topology else whole
+    direct = tuple(_of_direct_links(topology))
+    lacking = {one.gpu: one.n_expected - one.n_links for one in direct}
+    kinds = {one.gpu: one.kind for one in direct}
+    n_ways = MAX_WAYS if topology.n_gpus <= _FEW_GPUS else 1
+    machines: list[NodeTopology] = []
+    for way in islice(_ways(lacking, Counter()), n_ways):
+        whole = [list(row) for row in links]
+        for (i, j), n_back in way.items():
+            n_links = (whole[i][j].n_links or 0) + n_back
+            whole[i][j] = whole[j][i] = AcceleratorLink(kinds[i], n_links)
+        machines.append(replace(topology, links=tuple(map(tuple, whole)), fabrics=tuple(fabrics)))
+    return tuple(machines)
 
 
-def _n_down(one: LinkShortage) -> int:
-    return one.n_expected - one.n_links
+def _ways(
+    lacking: Mapping[int, int], back: Counter[tuple[int, int]], last: tuple[int, int] = (-1, -1)
+) -> Iterator[Counter[tuple[int, int]]]:
+    """The ways to join GPUs that lack links, each once: how many links each pair gets back.
+
+    `last` is the pair that got one last. What one GPU lacks when no other does is left.
+    """
+    first = next((gpu for gpu, n in lacking.items() if n), None)
+    others = [gpu for gpu, n in lacking.items() if n and gpu != first]
+    if first is None or not others:
+        yield back
+        return
+    for other in others:
+        if first == last[0] and other < last[1]:
+            continue
+        rest = {gpu: n - (gpu in {first, other}) for gpu, n in lacking.items()}
+        pair = first, other
+        yield from _ways(rest, back + Counter({pair: 1}), pair)
 
 
 def _of_fabrics(topology: NodeTopology) -> Iterator[LinkShortage]:
@@ -99,14 +127,14 @@ def _of_direct_links(topology: NodeTopology) -> Iterator[LinkShortage]:
     by_model: dict[str, dict[int, int]] = {}
     for i, gpu in enumerate(topology.gpus):
         n_links = _n_links(topology, i)
-        if gpu.model is not None and n_links is not None and i not in switched:
+        if gpu.model is not None and n_links and i not in switched:
             by_model.setdefault(gpu.model, {})[i] = n_links
     for name, counts in by_model.items():
         model = find_gpu_model(name)
         if model is None or model.link_kind is LinkKind.NONE:
             continue
         expected = model.links_per_gpu
-        if 2 * sum(n >= expected for n in counts.values()) <= len(counts):
+        if max(counts.values()) < expected:
             continue
         for i, n_links in counts.items():
             if n_links < expected:

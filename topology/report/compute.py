@@ -97,6 +97,7 @@ def report_value(topology: NodeTopology, gpus: Collection[int]) -> ValueReport:
         loss=own.loss,
         best_gpus=None if isinstance(best, Unfit) else best.gpus,
         best_value_gbytes_per_s=None if isinstance(best, Unfit) else best.value_gbytes_per_s,
+        whole_value_gbytes_per_s=own.value_gbytes_per_s / (1 - own.loss) if own.loss < 1 else 0.0,
         is_measured=isinstance(machine, MachineTables) and _is_measured(topology, members),
         is_known=_is_known(machine, mask),
         has_nvlink=_holds(machine, mask, _required(Affinity.NVLINK)),

@@ -104,6 +104,9 @@ def list_show(report: ShowReport) -> list[Block]:
         blocks += [NoteLine("Switch fabrics", is_heading=True), _fabric_grid(report)]
     if report.nics:
         blocks += [NoteLine("NICs", is_heading=True), _nic_grid(report)]
+    if report.links_down:
+        blocks.append(NoteLine("Links down", is_heading=True))
+        blocks.extend(map(NoteLine, report.links_down))
     blocks.append(NoteLine("Unknown", is_heading=True))
     blocks.extend(NoteLine(text) for text in report.unknown or ("nothing",))
     blocks += [NoteLine("Legend", is_heading=True), _legend(report)]
@@ -151,6 +154,8 @@ def _value_facts(report: ValueReport) -> list[tuple[str, str]]:
             ("loss", f"{100 * report.loss:.1f} % against {whole}"),
             (f"best set of {size}", f"{_gpus(report.best_gpus)} with {best}"),
         ]
+    if report.machine.has_links_down and size > 1:
+        facts.append(("with all links up", _bandwidth(report.whole_value_gbytes_per_s, size)))
     return facts
 
 

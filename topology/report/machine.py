@@ -16,8 +16,8 @@ from topology.model import (
     P2pAccess,
     PcieLevel,
     find_gpu_model,
+    links_down,
     topology_digest,
-    with_links_up,
 )
 from topology.report.values import (
     SCHEMA_VERSION,
@@ -48,7 +48,7 @@ def machine_report(topology: NodeTopology) -> MachineReport:
         n_gpus=topology.n_gpus,
         n_nics=len(topology.nics) or None,
         n_models_unknown=sum(find_gpu_model(gpu.model) is None for gpu in topology.gpus),
-        has_known_links_down=topology.measurement is None and with_links_up(topology) is not None,
+        has_links_down=bool(links_down(topology)),
     )
 
 
@@ -86,6 +86,10 @@ def report_show(topology: NodeTopology) -> ShowReport:
             for nic in topology.nics
         ),
         measurement=_measurement_report(topology),
+        links_down=tuple(
+            f"GPU {one.gpu} has {one.n_links} of {one.n_expected} links up"
+            for one in links_down(topology)
+        ),
         unknown=tuple(_unknown(topology)),
     )
 

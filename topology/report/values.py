@@ -50,8 +50,8 @@ class MachineReport:
     """Number of network ports; null where none is recorded, since no format says "none"."""
     n_models_unknown: int
     """GPUs whose model is not given, or not known here: their figures rest on assumptions."""
-    has_known_links_down: bool
-    """Whether links are down and known: then losses are against the machine with all links up."""
+    has_links_down: bool
+    """Whether links are known to be down: then losses are against the machine with all links up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +166,8 @@ class ShowReport:
     """All network ports."""
     measurement: MeasurementReport | None
     """Measured bandwidths, where there are any."""
+    links_down: tuple[str, ...]
+    """GPUs with fewer links up than they should have, one sentence each, for people."""
     unknown: tuple[str, ...]
     """What is unknown, one sentence each, for people."""
 
@@ -196,6 +198,8 @@ class ValueReport:
     """The best set of that size on the empty machine; null where none is of one GPU model."""
     best_value_gbytes_per_s: float | None
     """Its value, GB/s; null as above."""
+    whole_value_gbytes_per_s: float
+    """What the loss is against, GB/s: the best set's value with all links up."""
     is_measured: bool
     """Whether this very set was measured."""
     is_known: bool

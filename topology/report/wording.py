@@ -39,7 +39,7 @@ def unknowns(machine: MachineReport) -> str:
 
 def with_all_links(machine: MachineReport) -> str:
     """What a loss is against, where links of the machine are down."""
-    return " with all links up" if machine.has_known_links_down else ""
+    return " with all links up" if machine.has_links_down else ""
 
 
 def gibibytes(count: int) -> str:

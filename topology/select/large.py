@@ -35,8 +35,10 @@ from topology.annotations import (
     PlacementPolicy,
     is_remainder_first,
 )
+from topology.model import with_links_up
 from topology.select.large_machine import (
     LargeMachine,
+    large_machine,
     satisfies_level,
     unmet_condition,
     value_of,
@@ -187,11 +189,16 @@ def describe_packed(
 
 @lru_cache(maxsize=1024)
 def _best_value_of(machine: LargeMachine, size: int) -> float:
-    """The best value of what is packed on the empty machine, one set of each GPU model."""
+    """The best value of what is packed on the empty machine, one set of each GPU model.
+
+    With all links up, if that is more, as in the tables of smaller machines.
+    """
     areas = [model for model in machine.models if model.bit_count() >= size]
     areas = areas or [machine.all_gpus]
     request = SetRequest(machine.all_gpus, size, 0, DEFAULT_POLICY)
-    return max(value_of(machine, pack_set(machine, area, request))[0] for area in areas)
+    wholes = with_links_up(machine.topology)
+    machines = machine, *(large_machine(one, machine.demand) for one in wholes)
+    return max(value_of(one, pack_set(one, area, request))[0] for one in machines for area in areas)
 
 
 def shared_cost(machine: LargeMachine, n_free: int, n_taken: int) -> float:

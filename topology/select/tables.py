@@ -147,11 +147,8 @@ def build_tables(
     closeness = _mean_closeness(topology)
     is_uniform = _uniform(topology)
     best_value = _best_values(value, is_uniform, index.by_size)
-    whole_value = best_value
-    if topology.measurement is None and (whole := with_links_up(topology)) is not None:
-        healthy = value_table(node_capacities(whole, constants), constants)
-        up = np.round(at_message_size(healthy.value, healthy.latency, message_bytes), 6)
-        whole_value = tuple(map(max, best_value, _best_values(up, is_uniform, index.by_size)))
+    predicted = np.round(at_message_size(table.value, table.latency, message_bytes), 6)
+    whole_value = _whole_values(topology, constants, message_bytes, best_value, predicted)
     return MachineTables(
         topology=topology,
         capacities=capacities,
@@ -188,6 +185,25 @@ def with_raw_figures(tables: MachineTables, topology: NodeTopology) -> MachineTa
     raw_sum = raw_sums(topology.measurement, tables.class_sum, tables.n_gpus)
     tie = _total_order(mask_index(tables.n_gpus).by_size, raw_sum, tables.value)
     return replace(tables, topology=topology, raw_sum=raw_sum, tie=tie)
+
+
+def _whole_values(
+    topology: NodeTopology,
+    constants: ModelConstants,
+    message_bytes: int,
+    best_value: tuple[float, ...],
+    predicted: NDArray[np.float64],
+) -> tuple[float, ...]:
+    """`best_value` as it would be with all links up, by the predicted gain of these links."""
+    index, is_uniform = mask_index(topology.n_gpus), _uniform(topology)
+    own = np.array(_best_values(predicted, is_uniform, index.by_size))
+    gain = np.ones(len(own))
+    for whole in with_links_up(topology):
+        table = value_table(node_capacities(whole, constants), constants)
+        value = np.round(at_message_size(table.value, table.latency, message_bytes), 6)
+        up = np.array(_best_values(value, is_uniform, index.by_size))
+        gain = np.maximum(gain, np.divide(up, own, out=np.ones(len(own)), where=own > 0))
+    return tuple((np.array(best_value) * gain).tolist())
 
 
 def _classes(value: NDArray[np.float64], size: NDArray[np.int16]) -> NDArray[np.int32]:

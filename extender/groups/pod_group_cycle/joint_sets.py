@@ -109,7 +109,8 @@ def _together(view: NodeView, requests: Sequence[PodRequest]) -> _Masks | None:
         for i, shape in enumerate(shapes)
         for one in shape.requests
     ]
-    kinds = {(shape.resource, shape.policy) for shape in shapes}
+    # What a pod prefers among nodes says nothing of sets within one.
+    kinds = {(shape.resource, replace(shape.policy, prefer=None)) for shape in shapes}
     is_alike = len(kinds) == 1 and shapes[0].resource == view.node_class.resource
     if not is_alike or any(one.role is ContainerRole.INIT for one in containers):
         return None

@@ -94,7 +94,7 @@ document.getElementById("skip").addEventListener("click", (event) => {
   main.focus();
 });
 document.getElementById("foot").textContent =
-  "GB/s are predicted all-reduce bus bandwidths; shares are those of the empty machine's best set of the same size, with all links up.";
+  "GB/s are predicted all-reduce bus bandwidths; shares are those of the empty machine's best set of the same size, with all links up where it is known which are down.";
 showTheme(storedTheme());
 addEventListener("hashchange", () => route(false));
 route(true);

@@ -77,7 +77,8 @@ def test_a_person_can_use_the_cluster_and_leave_it(root, number, code):
                 check=False,
                 env={"HOME": folder, "PATH": os.environ["PATH"]},
             )
-            assert (done.returncode, done.stderr) == (0, "")
+            assert done.returncode == 0, done.stderr
+            assert re.fullmatch(r"extender: http://\S+ \(COTERIE_EXTENDER_URL\)\n", done.stderr)
             assert "dgx-1-v100" in done.stdout
             assert "nvidia.com/gpu" not in done.stdout
             page = re.findall(r"page +(\S+)", printed)[0]

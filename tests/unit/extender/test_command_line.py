@@ -212,6 +212,12 @@ def test_explain_of_a_pod_without_gpus_does_not_say_that_it_fits(tmp_path):
     result = run("explain", str(path), "--cluster", CLUSTER)
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.strip() == (
+        f"error: pod file {path} requests 'nvidia.com/gpus', expected nvidia.com/gpu; "
+        "nearest: nvidia.com/gpu"
+    )
+    path.write_text(json.dumps(pod(0)))
+    result = run("explain", str(path), "--cluster", CLUSTER)
+    assert result.stderr.strip() == (
         f"error: pod file {path}: no container requests nvidia.com/gpu: "
         "Coterie does not place this pod"
     )

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from extender.config import ExtenderSettings, load_settings
 from extender.errors import ClusterSpecError
 from kube.errors import SettingsError
+from topology.cli.program import EXTENDER_URL
 from topology.groups import DEFAULT_FAMILIES
 from topology.model import DEFAULT_RESOURCE
 from topology.value import DEFAULT_DEMAND
@@ -28,6 +29,7 @@ def test_flag_over_environment_over_file_over_default(tmp_path, monkeypatch):
     path = file(tmp_path, "candidate_limit: 1\nlisten_port: 1\nassume_s: 11\ncluster: 1x 8x-t4\n")
     monkeypatch.setenv("COTERIE_EXTENDER_CANDIDATE_LIMIT", "2")
     monkeypatch.setenv("COTERIE_EXTENDER_LISTEN_PORT", "2")
+    monkeypatch.setenv(EXTENDER_URL, "http://127.0.0.1:1")  # kubectl coterie's own
     settings = load_settings(FLAGS | {"candidate_limit": 3, "config": path})
     assert settings.candidate_limit == 3
     assert settings.listen_port == 2

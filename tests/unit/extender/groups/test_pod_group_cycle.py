@@ -290,11 +290,12 @@ class TestJointSets:
         body = args(content, list(one.cluster.snapshot.nodes))
         return list(answer_of(one, Verb.FILTER, body)["NodeNames"])
 
-    def test_two_that_fit_only_jointly_are_answered_and_bound(self):
-        """The first one alone would take the pair in the middle."""
+    @pytest.mark.parametrize("prefer", [{}, {"prefer": "balanced"}, {"prefer": "fastest"}])
+    def test_two_that_fit_only_jointly_are_answered_and_bound(self, prefer):
+        """The first one alone would take the pair in the middle, whatever nodes one prefers."""
         one = self.machine(3, 4, 6, 7)
         (node,) = self.named(one, member("a", 2, **NVLINK))
-        assert self.named(one, member("b", 2, **NVLINK)) == [node]
+        assert self.named(one, member("b", 2, **NVLINK, **prefer)) == [node]
         for uid in "ba":
             assert one.answer(Verb.BIND, binding(uid, node), 0.0).outcome is Outcome.OK
         assert set(owned(one.cluster, "a")) & set(owned(one.cluster, "b")) == set()

@@ -41,9 +41,16 @@ def test_yaml_that_means_nothing_is_one_sentence(text, message):
 
 def test_json_may_be_indented_by_tabs():
     """As Go's MarshalIndent writes it, and NVIDIA's plugin takes it."""
-    text = json.dumps({"a": {"b": ["\t", 1]}}, indent="\t")
+    text = json.dumps({"a": {"b": ["\t", 1]}}, indent="\t").replace(": ", ":\t")
     assert read_yaml(text) == {"a": {"b": ["\t", 1]}}
-    assert read_yaml_documents(text) == [{"a": {"b": ["\t", 1]}}]
+    assert read_yaml_documents("\ufeff" + text) == [{"a": {"b": ["\t", 1]}}]
+
+
+def test_json_is_as_strict_as_yaml():
+    """A key twice, and what is no JSON but YAML."""
+    with pytest.raises(DocumentError, match="key 'a' is given twice"):
+        read_yaml('{"a": 1, "a": 2}')
+    assert read_yaml('{"a": NaN}') == {"a": "NaN"}
 
 
 def test_equal_keys_of_different_mappings_are_fine():

@@ -100,6 +100,13 @@ def test_an_empty_variable_is_unset(tmp_path):
     assert str(loaded(environ=both).driver_root_ctr_path) == "/old"
 
 
+def test_an_empty_variable_of_ours_is_no_default(check_message):
+    """A reporter would become a second device plugin where a template left the mode empty."""
+    with pytest.raises(SettingsError) as caught:
+        loaded(environ={"COTERIE_PLUGIN_MODE": ""})
+    check_message(caught.value)
+
+
 def test_sharing(tmp_path):
     """Handed on as a value, with the resource's own domain."""
     text = "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 4, rename: x}]}}"

@@ -59,13 +59,13 @@ def test_a_fabric_that_is_down():
 def test_what_is_not_known_is_not_degraded(topology):
     """Nothing says that these links should be up."""
     assert found(topology) == []
-    assert with_links_up(topology) is None
+    assert with_links_up(topology) == ()
 
 
 def test_a_fabric_with_all_its_links():
     """Each member has as many as the one with the most, also where the fabric is down."""
     fabric = SwitchFabric(((0, 18), (1, 16), (2, 0)), is_up=False)
-    whole = with_links_up(machine([Gpu()] * 3, fabrics=[fabric]))
+    (whole,) = with_links_up(machine([Gpu()] * 3, fabrics=[fabric]))
     assert whole == machine([Gpu()] * 3, fabrics=[SwitchFabric(((0, 18), (1, 18), (2, 18)))])
 
 
@@ -82,7 +82,25 @@ def test_direct_links_are_put_back_where_one_gpu_lacks_them_all():
         ]
         return replace(whole, links=tuple(map(tuple, rows)))
 
-    assert with_links_up(whole) is None
-    assert with_links_up(without((0, 1), (0, 2))) == whole
-    assert links_down(without((0, 1), (1, 2), (0, 2)))
-    assert with_links_up(without((0, 1), (1, 2), (0, 2))) is None
+    assert with_links_up(whole) == ()
+    assert with_links_up(without((0, 1), (0, 2))) == (whole,)
+
+
+def test_every_way_to_put_links_back_counts():
+    """Which ends belong together is else not known, and one of the ways is right."""
+    whole = load_recording("dgx-1-v100")
+    links = [list(row) for row in whole.links]
+    for i, j in ((0, 1), (2, 6)):
+        links[i][j] = links[j][i] = NO_LINK
+    ways = with_links_up(replace(whole, links=tuple(map(tuple, links))))
+    assert len(ways) == 3
+    assert whole in ways
+    assert not any(map(links_down, ways))
+
+
+def test_a_bridge_that_is_not_fitted_is_not_down():
+    """Pairs are bridged or not, as somebody bought them."""
+    links = {pair: NVLINK(4) for pair in ((0, 1), (2, 3), (4, 5))}
+    topology = machine([Gpu(model="NVIDIA RTX A6000")] * 8, links=links)
+    assert links_down(topology) == ()
+    assert with_links_up(topology) == ()

@@ -20,6 +20,7 @@ from topology.select import (
     Selected,
     Unfit,
     UnfitReason,
+    build_machine,
     find_runner_up,
     select_set,
 )
@@ -663,3 +664,17 @@ def test_only_the_best_set_has_a_next_one_here() -> None:
     assert found == find_runner_up(machine, available=free, size=2)
     other = 1 << 3 | 1 << 40
     assert find_runner_up(machine, available=free, size=2, chosen=other) is None
+
+
+def test_a_loss_is_against_the_machine_with_all_links_up() -> None:
+    """As in the tables of smaller machines, at the bound between the two."""
+    losses: list[float] = []
+    for n in (16, 18):
+        fabric = SwitchFabric(tuple((i, 18 if i < n - 1 else 9) for i in range(n)))
+        topology = build_machine_by_hand(n, models=["NVIDIA H100 80GB HBM3"] * n, fabrics=(fabric,))
+        built = build_machine(topology)
+        found = select_set(built, available=built.all_gpus, size=n)
+        assert isinstance(found, Selected)
+        losses.append(found.loss)
+    assert losses[1] == pytest.approx(losses[0], abs=0.01)
+    assert losses[0] > 0.4

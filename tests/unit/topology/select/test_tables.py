@@ -16,6 +16,7 @@ from tests.machine_strategies import build_machine_by_hand, built_machines, rela
 from tests.strategies import node_topologies
 from topology.annotations import Affinity
 from topology.errors import InvalidTopology
+from topology.model import NO_LINK
 from topology.model.node_topology import MeasuredPair, MeasuredSet, Measurement
 from topology.recordings import load_recording
 from topology.select import build_tables, with_raw_figures
@@ -23,6 +24,8 @@ from topology.select.tables import VALUE_CLASS_GAP
 from topology.value import Demand, gpus_of, mask_index, mask_of, topology_digest
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tests.messages import CheckMessage
     from topology.model import NodeTopology
 
@@ -198,9 +201,30 @@ def test_a_loss_is_against_the_machine_with_all_links_up(name: str, whole: str) 
     assert 1 - broken.loss[every] == pytest.approx(share)
 
 
-def test_a_measured_machine_is_its_own_measure() -> None:
-    """Predictions for links that are down are no measure for figures that were measured."""
-    pair = MeasuredPair(0, 1, 20.0)
-    topology = replace(load_recording("dgx-1-v100-dead-link"), measurement=Measurement((pair,)))
-    tables = build_tables(topology)
-    assert tables.whole_value == tables.best_value
+def without(topology: NodeTopology, pairs: Sequence[tuple[int, int]]) -> NodeTopology:
+    """The machine with the direct links of these pairs down."""
+    links = [list(row) for row in topology.links]
+    for i, j in pairs:
+        links[i][j] = links[j][i] = NO_LINK
+    return replace(topology, links=tuple(map(tuple, links)))
+
+
+@pytest.mark.parametrize("size", [4, 8])
+def test_more_links_down_never_look_less_degraded(size: int) -> None:
+    """Also where the counts leave several ways to put them back; until no GPU has all its links."""
+    whole = load_recording("dgx-1-v100")
+    down = [(2, 6), (3, 7), (0, 1)]
+    best = [build_tables(without(whole, down[:n])) for n in range(len(down) + 1)]
+    losses = [min(one.loss[mask_index(8).by_size[size]]) for one in best]
+    assert losses == sorted(losses)
+    assert losses[0] == 0
+    assert size < whole.n_gpus or losses[1] > 0.3
+
+
+def test_a_measured_machine_is_compared_by_what_the_links_would_add() -> None:
+    """A figure that was measured scales with them; it does not hide that they are down."""
+    topology = load_recording("dgx-h100-lost-links")
+    pair = Measurement((MeasuredPair(0, 1, 300.0),))
+    plain, measured = build_tables(topology), build_tables(replace(topology, measurement=pair))
+    assert measured.loss[-1] == pytest.approx(plain.loss[-1])
+    assert plain.loss[-1] > 0.1
