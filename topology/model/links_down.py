@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LinkShortage", "links_down", "with_links_up"]
 
-MAX_WAYS, _FEW_GPUS = 64, 8
-"""Each way is a table of values: 3 ms for 8 GPUs. Of larger machines one way is tried."""
+MAX_WAYS, _FEW_GPUS = 16, 8
+"""Each way is a table of values: some 10 ms for 8 GPUs. Of larger machines one way is tried."""
 
 
 @dataclass(frozen=True, slots=True)
