@@ -4,6 +4,9 @@ What it answers: group, rank, and warnings. Own keys win. The other kinds are re
 setting `group_kinds` names them. They say both name and size on each pod; their size counts pods
 without GPUs too (`GroupWish.counts_all`).
 
+A LeaderWorkerSet's replicas have one template, so a name in it would make one group of all: where
+the stated size is that of a replica, each replica is a group of its own.
+
 Members that are created one after the other, each when the one before it runs, would wait for ever:
 such a pod's group is never inferred, and own keys with a size make a warning. A group that
 Kubernetes itself waits for (`spec.schedulingGroup`) has no size here: kube-scheduler calls filter
@@ -192,6 +195,9 @@ def read_group(pod: WirePod, kinds: Collection[str]) -> PodGroup:
     is_own = wish is not None
     if wish is None:
         wish = inferred_group(labels, annotations, kinds)
+    elif _LWS_KEY in labels and annotations.get(_LWS_SIZE) == str(wish.size):
+        # The template of a LeaderWorkerSet has one name for all its replicas.
+        wish = replace(wish, name=f"{wish.name}/{labels[_LWS_KEY]}")
     kubernetes = pod.spec.scheduling_group
     if wish is not None and kubernetes is not None:
         wish = replace(wish, size=None)

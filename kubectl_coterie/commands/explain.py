@@ -154,11 +154,12 @@ async def _file(given: Namespace, session: Session, output: Output) -> None:
 def _group_warnings(pods: Sequence[tuple[ManifestPod, Json]]) -> dict[tuple[str, str], str]:
     """What keeps groups of a file from starting, by namespace and name.
 
-    It makes too few members, or these state different sizes.
+    It makes too few members or too many, or these state different sizes.
     """
     made: dict[tuple[str, str], int] = {}
     wanted: dict[tuple[str, str], int] = {}
     stated: dict[tuple[str, str], set[str]] = {}
+    owners: dict[tuple[str, str], set[str]] = {}
     for one, answer in pods:
         group = answer.get("group")
         if group is None or group["n_bound"] or one.n_pods is None:
@@ -166,6 +167,7 @@ def _group_warnings(pods: Sequence[tuple[ManifestPod, Json]]) -> dict[tuple[str,
         if one.group_size is None and group["size"] is not None:
             continue  # sizes of other projects count pods without GPUs too
         key, size = _group(answer), one.group_size
+        owners.setdefault(key, set()).add(one.owner)
         stated.setdefault(key, set()).add("none" if size is None else str(int(size)))
         if size is None:
             continue
@@ -177,14 +179,31 @@ def _group_warnings(pods: Sequence[tuple[ManifestPod, Json]]) -> dict[tuple[str,
         for key, sizes in stated.items()
         if len(sizes) > 1
     }
-    return differ | {
+    several = {
+        key: (
+            f"this file makes {n_made} members of group {key[1]}, which starts with "
+            f"{wanted[key]:,}, whichever these are: name a group for each job, or state the "
+            "size of all"
+        )
+        for key, n_made in made.items()
+        if n_made > wanted[key] and _are_of_several_jobs(owners[key])
+    }
+    few = {
         key: (
             f"this file makes {n_made} of the {wanted[key]:,} members that group {key[1]} lacks: "
             "none starts before others bring the rest"
         )
         for key, n_made in made.items()
-        if n_made < wanted[key] and key not in differ
+        if n_made < wanted[key]
     }
+    return several | few | differ
+
+
+def _are_of_several_jobs(owners: set[str]) -> bool:
+    """Whether members may be of several jobs; each replica of a LeaderWorkerSet has a group."""
+    kinds = {one.partition(" ")[0] for one in owners}
+    names = {tuple(one.split(" ")[:2]) for one in owners}
+    return "LeaderWorkerSet" not in kinds and (len(names) > 1 or "JobSet" in kinds)
 
 
 def _group(answer: Json) -> tuple[str, str]:

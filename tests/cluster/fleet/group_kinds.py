@@ -62,7 +62,7 @@ def jobs_of(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def pods_of(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The pods of a LeaderWorkerSet with one replica, or of a PyTorchJob, in order of rank."""
+    """The pods of a LeaderWorkerSet, leaders first, or of a PyTorchJob, in order of rank."""
     make = {"LeaderWorkerSet": _leader_and_workers, "PyTorchJob": _replicas}
     return list(make[manifest["kind"]](manifest))
 
@@ -71,22 +71,24 @@ def _leader_and_workers(manifest: Mapping[str, Any]) -> Iterable[dict[str, Any]]
     """The leader is a pod of one StatefulSet, the workers those of another, which it owns."""
     name, parts = manifest["metadata"]["name"], manifest["spec"]["leaderWorkerTemplate"]
     leader, worker = parts.get("leaderTemplate", parts["workerTemplate"]), parts["workerTemplate"]
-    size, leader_name = parts["size"], f"{name}-0"
+    size = parts["size"]
     for index in range(size):
-        pod_name = f"{leader_name}-{index}" if index else leader_name
-        pod = _pod(worker if index else leader, pod_name, leader_name if index else name)
-        pod["metadata"]["labels"] |= {
-            f"{_LWS}name": name,
-            f"{_LWS}group-index": "0",
-            f"{_LWS}worker-index": str(index),
-            f"{_LWS}group-key": _sha1(f"{_NAMESPACE}/{leader_name}"),
-            "apps.kubernetes.io/pod-index": str(index),
-            "statefulset.kubernetes.io/pod-name": pod_name,
-        }
-        pod["metadata"]["annotations"] |= {f"{_LWS}size": str(size)}
-        if index:
-            pod["metadata"]["annotations"] |= {f"{_LWS}leader-name": leader_name}
-        yield pod
+        for replica in range(manifest["spec"]["replicas"]):
+            leader_name = f"{name}-{replica}"
+            pod_name = f"{leader_name}-{index}" if index else leader_name
+            pod = _pod(worker if index else leader, pod_name, leader_name if index else name)
+            pod["metadata"]["labels"] |= {
+                f"{_LWS}name": name,
+                f"{_LWS}group-index": str(replica),
+                f"{_LWS}worker-index": str(index),
+                f"{_LWS}group-key": _sha1(f"{_NAMESPACE}/{leader_name}"),
+                "apps.kubernetes.io/pod-index": str(index or replica),
+                "statefulset.kubernetes.io/pod-name": pod_name,
+            }
+            pod["metadata"]["annotations"] |= {f"{_LWS}size": str(size)}
+            if index:
+                pod["metadata"]["annotations"] |= {f"{_LWS}leader-name": leader_name}
+            yield pod
 
 
 def _replicas(manifest: Mapping[str, Any]) -> Iterable[dict[str, Any]]:

@@ -88,7 +88,8 @@ def test_an_example_starts_whole_in_one_leaf(cast, stem):
             pods = bound()
             plans = [json.loads(one.plan or "") for one in pods]
             assert sorted(plan["group"]["rank"] for plan in plans) == ranks
-            assert {plan["group"]["name"] for plan in plans} == {dict(pods[0].wishes)[GROUP]}
+            (name,) = {plan["group"]["name"] for plan in plans}
+            assert name.partition("/")[0] == dict(pods[0].wishes)[GROUP]
             nodes = {str(one.node) for one in pods}
             if len(ranks) == 4:
                 assert len(nodes) == 4
@@ -98,5 +99,35 @@ def test_an_example_starts_whole_in_one_leaf(cast, stem):
             for path in jobs:
                 await played.api.delete(path)
             await played.delete(*(one.name for one in pods))
+
+    asyncio.run(main())
+
+
+def test_of_two_replicas_with_one_name_none_holds_gpus_alone(cast):
+    """Both leaders came first and were the whole group; their workers waited for ever."""
+    manifest = example("leaderworkerset-group")
+    manifest["spec"]["replicas"] = 2
+    template = manifest["spec"]["leaderWorkerTemplate"]["workerTemplate"]
+    template["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = 8
+    nodes = ClusterSpec(groups=[NodeGroup(count=2, machine=ROOMY)], zones=["zone-a"])
+
+    async def main():
+        async with play(cast, nodes) as played:
+            leaders, workers = (pods_of(manifest)[i : i + 2] for i in (0, 2))
+            for pod in (*leaders, *workers):
+                await played.create(pod)
+
+            def bound():
+                return [one.name for one in played.checker.pods.values() if one.node is not None]
+
+            await played.until(lambda: len(bound()) == 2)
+            names = sorted(bound())
+            assert names in (
+                ["serve-group-0", "serve-group-0-1"],
+                ["serve-group-1", "serve-group-1-1"],
+            )
+            await played.delete(*names)
+            await played.until(lambda: len(bound()) == 2 and not {*names} & {*bound()})
+            await played.delete(*bound())
 
     asyncio.run(main())

@@ -235,6 +235,27 @@ def test_a_file_that_makes_too_few_members_is_warned_about(serve, group, is_warn
 
 
 @pytest.mark.parametrize(
+    ("name", "is_warned"),
+    [
+        pytest.param("jobset-group", True, id="two Jobs of a JobSet"),
+        pytest.param(
+            "indexed-job-group", False, id="one Job, which has more members than the size"
+        ),
+        pytest.param("leaderworkerset-group", False, id="replicas, each a group of its own"),
+    ],
+)
+def test_a_file_whose_jobs_share_a_group_is_warned_about(serve, tmp_path, name, is_warned):
+    """A part of each would start as a whole, and the others would wait for GPUs that they hold."""
+    text = (EXAMPLES / f"{name}.yaml").read_text()
+    file = tmp_path / "f.yaml"
+    text = text.replace("replicas: 1", "replicas: 2")
+    file.write_text(re.sub(r'group-size: "[24]"', 'group-size: "2"', text))
+    shown = serve(explain=explanation("ml/p", group=of_group(2, 2)))("explain", "-f", str(file))
+    said = "this file makes 4 members of group train, which starts with 2, whichever these are"
+    assert (said in shown.stdout) is is_warned
+
+
+@pytest.mark.parametrize(
     ("first", "sizes"),
     [('group-size: "3"', "3 and 4"), ('other: "4"', "4 and none"), ('group-size: "04"', "")],
 )

@@ -244,3 +244,19 @@ def test_a_required_domain_that_is_not_named_is_warned_about(keys, warns):
 def test_the_rank_is_the_place_among_the_members(labels, rank):
     """Neighbours in rank are neighbours in a ring, and should be near each other."""
     assert parse(marked(labels, {}, group="g")).rank == rank
+
+
+@pytest.mark.parametrize(
+    ("size", "name"),
+    [
+        pytest.param("2", "g/0a1b", id="the size of a replica"),
+        pytest.param("4", "g", id="the size of two replicas together"),
+    ],
+)
+def test_each_replica_of_a_leader_worker_set_is_a_group_of_its_own(size, name):
+    """Two leaders started as a whole, and the workers of both waited for ever."""
+    content = marked(
+        {f"{LWS}group-key": "0a1b"},
+        {f"{LWS}size": "2", "coterie.gpu/group": "g", "coterie.gpu/group-size": size},
+    )
+    assert parse(content).group == GroupWish(name, int(size))
