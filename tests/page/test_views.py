@@ -165,6 +165,34 @@ def test_the_keyboard_walks_through_the_page(open_page):
     expect(page.locator(".figure")).to_contain_text("GB/s")
 
 
+def test_a_search_finds_nodes_and_pods_by_a_part_of_their_names(open_page):
+    """`/` goes there; the address holds it, so that a link leads to what is seen."""
+    page = open_page("")
+    page.wait_for_selector(".tile")
+    page.keyboard.press("/")
+    page.keyboard.type("POD-U0")
+    expect(page.locator(".count")).to_have_text("1 of 21 nodes match")
+    assert page.evaluate("location.hash") == "#/?find=POD-U0"
+    again = open_page("?find=dgx-a100")
+    expect(again.locator(".count")).to_have_text("2 of 21 nodes match")
+    page.keyboard.type("/")
+    expect(page.locator("input[type=search]")).to_have_value("POD-U0/")
+
+
+def test_names_that_begin_alike_are_told_apart_and_stand_in_natural_order(open_page, tmp_path):
+    """Of `gke-prod-gpu-po…` twelve tiles were one; 10 stood before 2."""
+    pool = "gke-prod-gpu-pool-a2-highgpu-8g-1f2e3d4c"
+    spec = tmp_path / "cluster.yaml"
+    spec.write_text(f"groups: [{{count: 12, machine: dgx-a100, name: {pool}}}]")
+    with run_extender(str(spec), port=0, log=tmp_path / "log") as client:
+        page = open_page("", at=client)
+        expect(page.locator(".tile")).to_have_count(12)
+        assert page.locator(".tile .name").all_text_contents() == [str(i) for i in range(12)]
+        expect(page.locator(".group")).to_contain_text(f"{pool}-…")
+        expect(page.locator(f'[title^="{pool}-11:"]')).to_be_visible()
+        page.close()
+
+
 def test_a_dead_link_is_dashed_and_said(open_page):
     """By what the whole machine has: in the drawing, in its legend and in a sentence."""
     page = open_page(VIEWS["dead-link"])

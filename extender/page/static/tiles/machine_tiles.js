@@ -14,7 +14,30 @@ function grouped(nodes) {
     if (!byKey.has(key)) byKey.set(key, { key, machine: node.machine, depth: 0, headHeight: 52, nodes: [] });
     byKey.get(key).nodes.push(node);
   }
+  for (const group of byKey.values()) {
+    group.nodes.sort((a, b) => inOrder(a.name, b.name));
+    group.shared = shared(group.nodes.map((node) => node.name));
+    for (const node of group.nodes) own.set(node, node.name.slice(group.shared.length));
+  }
   return [...byKey.values()].sort((a, b) => (a.key < b.key ? -1 : 1));
+}
+
+const inOrder = new Intl.Collator("en", { numeric: true }).compare;
+const own = new WeakMap(); // of nodes: their names without what all of their machine share
+const LONG = 16; // characters that a tile has room for
+
+/** What all names begin with, up to a dash or a dot; nothing where they are short. */
+function shared(names) {
+  if (names.length < 2 || !names.some((name) => name.length > LONG)) return "";
+  const [first] = names;
+  let n = 0;
+  while (n < first.length && names.every((name) => name[n] === first[n])) n += 1;
+  return first.slice(0, Math.max(first.lastIndexOf("-", n - 1), first.lastIndexOf(".", n - 1)) + 1);
+}
+
+/** A name whose end can be told from others of equal beginning. */
+function cut(name) {
+  return name.length <= LONG ? name : `${name.slice(0, LONG / 2 - 1)}…${name.slice(-LONG / 2)}`;
 }
 
 function heading(group) {
@@ -22,6 +45,7 @@ function heading(group) {
   const free = group.nodes.reduce((n, node) => n + freeForPods(node), 0);
   return h("div", { class: "group" },
     h("h2", {}, group.machine),
+    group.shared && h("p", {}, `${group.shared}…`),
     h("p", {}, `${count(group.nodes.length, "node")}, ${free.toLocaleString("en")} of ${count(gpus, "GPU")} free`));
 }
 
@@ -35,7 +59,7 @@ function tile(node, look) {
     title: `${node.name}: ${says.join(", ")}`,
   });
   element.append(
-    h("span", { class: "name" }, node.name),
+    h("span", { class: "name" }, cut(own.get(node) ?? node.name)),
     h("span", { class: "free" }, node.is_unschedulable ? "no new pod" : node.free === 0 ? "full" : `${node.free} free`),
     h("span", { class: `cells ${node.gpus.length > 16 ? "many" : ""}` }, cells(node, look)),
   );

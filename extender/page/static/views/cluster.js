@@ -25,10 +25,11 @@ export function show(_parts, query, root) {
   const namespace = h("select", {}, h("option", { value: "" }, "all namespaces"));
   const colour = h("select", {}, h("option", { value: "owner" }, "by pod"),
     h("option", { value: "group" }, "by group"), h("option", { value: "share" }, "by efficiency"));
+  const find = h("input", { type: "search", placeholder: "node, pod or group", "aria-keyshortcuts": "/", autocomplete: "off", spellcheck: "false" });
   const unhealthy = h("input", { type: "checkbox" });
   const pending = h("input", { type: "checkbox" });
   const filters = h("form", { class: "filters", "aria-label": "Filters" },
-    h("label", {}, "Machine", machine), h("label", {}, "Namespace", namespace), h("label", {}, "Colour", colour),
+    h("label", {}, "Find", find), h("label", {}, "Machine", machine), h("label", {}, "Namespace", namespace), h("label", {}, "Colour", colour),
     h("label", { class: "check" }, unhealthy, "Unhealthy only"), h("label", { class: "check" }, pending, "For pending pods"));
   const grid = h("section", { "aria-label": "Nodes" }, box);
   root.append(head, detail, errors, waiting, filters, legend, sentence, grid);
@@ -41,6 +42,7 @@ export function show(_parts, query, root) {
   let areSharesDue = true;
   let machinesShown = "";
   let namespacesShown = "";
+  find.value = query.get("find") ?? "";
   unhealthy.checked = query.has("unhealthy");
   pending.checked = query.has("pending");
   colour.value = COLOURS.find((one) => one === query.get("colour")) ?? "owner";
@@ -52,7 +54,9 @@ export function show(_parts, query, root) {
     for (const node of all) for (const gpu of node.gpus) if (gpu.pod) spaces.add(gpu.pod.slice(0, gpu.pod.indexOf("/")));
     offer(namespace, [...spaces], namespacesShown, query.get("namespace"), (shown) => (namespacesShown = shown));
     const wouldFit = new Set(waits.flatMap((pod) => pod.would_fit?.node ?? []));
+    const wanted = find.value.trim().toLowerCase();
     const kept = all.filter((node) =>
+      (!wanted || holds(node, wanted)) &&
       (!machine.value || node.machine === machine.value) &&
       (!namespace.value || node.gpus.some((gpu) => gpu.pod?.startsWith(`${namespace.value}/`))) &&
       (!unhealthy.checked || node.problems.length > 0 || node.gpus.some((gpu) => gpu.reason || gpu.state === "unhealthy")) &&
@@ -66,7 +70,9 @@ export function show(_parts, query, root) {
   };
 
   const waitingShown = () => {
-    const some = waits.filter((pod) => !namespace.value || pod.namespace === namespace.value);
+    const wanted = find.value.trim().toLowerCase();
+    const some = waits.filter((pod) => (!namespace.value || pod.namespace === namespace.value) &&
+      (!wanted || `${pod.namespace}/${pod.name}`.toLowerCase().includes(wanted)));
     if (some.length === 0) return waiting.replaceChildren();
     const first = some.slice(0, 3).map((pod) =>
       h("li", {}, podLink(`${pod.namespace}/${pod.name}`), ` waits ${since(pod.since_unix_s)}: ${pod.reason}`));
@@ -105,9 +111,9 @@ export function show(_parts, query, root) {
     render();
   });
 
-  filters.addEventListener("submit", (event) => event.preventDefault());
-  filters.addEventListener("change", () => {
+  const filtered = () => {
     const wanted = new URLSearchParams();
+    if (find.value) wanted.set("find", find.value);
     if (machine.value) wanted.set("machine", machine.value);
     if (namespace.value) wanted.set("namespace", namespace.value);
     if (colour.value !== "owner") wanted.set("colour", colour.value);
@@ -117,7 +123,17 @@ export function show(_parts, query, root) {
     waitingShown();
     render();
     if (colour.value === "share" && areSharesDue) nodes.again();
-  });
+  };
+  const searched = (event) => {
+    const isTyping = event.target.closest?.("input, select, textarea");
+    if (event.key !== "/" || isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    find.focus();
+  };
+  filters.addEventListener("submit", (event) => event.preventDefault());
+  filters.addEventListener("change", filtered);
+  find.addEventListener("input", filtered);
+  addEventListener("keydown", searched);
 
   return {
     changed(change) {
@@ -131,8 +147,15 @@ export function show(_parts, query, root) {
       sums.close();
       nodes.close();
       field.close();
+      removeEventListener("keydown", searched);
     },
   };
+}
+
+/** Whether a node, one of its pods or one of their groups has a name with the text. */
+function holds(node, text) {
+  if (node.name.toLowerCase().includes(text)) return true;
+  return node.gpus.some((gpu) => gpu.pod?.toLowerCase().includes(text) || gpu.group?.toLowerCase().includes(text));
 }
 
 /** An answer; where it fails, it is due again. */
@@ -162,5 +185,5 @@ function legendOf(colour) {
   if (colour === "group") return [item("held pod-0", "a group, its colour in every view"), item("held single", "a pod without a group"), ...common];
   const pods = h("li", {}, ["pod-0", "pod-3", "pod-7"].map((one) => h("span", { class: `cell held ${one}` })),
     "a pod, by colour within its node");
-  return [pods, item("assumed pod-0", "planned, not yet seen on the node"), ...common];
+  return [pods, item("assumed pod-0", "being bound"), ...common];
 }
