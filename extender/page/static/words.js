@@ -60,3 +60,30 @@ export function headline(cluster) {
   parts.push(waiting === 1 ? "1 pod waits" : `${waiting === 0 ? "no" : waiting.toLocaleString("en")} pods wait`);
   return parts.join(", ");
 }
+
+// As `kubectl coterie` has them.
+const LIMITS = {
+  "nothing": "nothing",
+  "switch": "NVSwitch",
+  "ring": "its NVLink ring",
+  "relay": "NVLink through other GPUs of the set",
+  "port": "a GPU's PCIe port",
+  "uplink": "a PCIe switch's uplink",
+  "socket": "the link between CPU sockets",
+};
+const GROUP_LIMITS = {
+  "node": "a node's own GPUs",
+  "nic": "the NICs near its GPUs",
+  "port": "its GPUs' PCIe ports",
+  "fabric": "the NVLink fabric between its nodes",
+};
+
+/** What limits a set; empty where nothing is known. */
+export function limit(name) {
+  return name ? LIMITS[name] ?? name : "";
+}
+
+/** What limits a group. */
+export function groupLimit(name) {
+  return name ? GROUP_LIMITS[name] ?? name : "";
+}

@@ -2,7 +2,7 @@
 
 import { get, list, orNull } from "../api.js";
 import { h, notice, podLink, table, to } from "../dom.js";
-import { count, set, since } from "../words.js";
+import { count, groupLimit, set, since } from "../words.js";
 import { reader } from "../views/live.js";
 import { known } from "../views/set_card.js";
 import { fabricTiles } from "../tiles/fabric_tiles.js";
@@ -66,8 +66,8 @@ function factsOf(group) {
   }
   if (group.n_nodes > 0) {
     const where = `${count(group.n_nodes, "node")}, ${domain(group)}`;
-    const limit = group.limited_by ? `, limited by ${group.limited_by}` : "";
-    parts.push(h("p", { class: "figure" }, `${where}; ${worth(group)} predicted${limit}`));
+    const by = group.limited_by ? `, limited by ${groupLimit(group.limited_by)}` : "";
+    parts.push(h("p", { class: "figure" }, `${where}; ${worth(group)} predicted${by}`));
   }
   return parts;
 }

@@ -1,14 +1,14 @@
 // What explanations and pending pods offer, in words: sets, what would make room, what to change.
 
 import { h, to } from "../dom.js";
-import { count, percent, rate, set } from "../words.js";
+import { count, limit, percent, rate, set } from "../words.js";
 
 /** A set with its figure and its limit. */
 export function setWords(one) {
   if (one.gpus === null) return set(null);
   if (one.gpus.length < 2) return `GPU ${set(one.gpus)}, one GPU has nothing to reduce`;
-  const limit = one.limited_by ? `, limited by: ${one.limited_by}` : "";
-  return `${set(one.gpus)}, ${rate(one.gbytes_per_s)}, ${percent(one.share)} of the best${limit}`;
+  const by = one.limited_by ? `, limited by ${limit(one.limited_by)}` : "";
+  return `${set(one.gpus)}, ${rate(one.gbytes_per_s)}, ${percent(one.share)} of the best${by}`;
 }
 
 /** `gpu-07 has {0, 1}, 48 GB/s, when ml/eval-3 (2 GPUs) ends`. */

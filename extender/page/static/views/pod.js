@@ -3,7 +3,7 @@
 import { get, list, orNull } from "../api.js";
 import { h, notice, table, to } from "../dom.js";
 import { domain, groupLink, here, why, worth } from "../groups/group_words.js";
-import { count, percent, rate, set, since } from "../words.js";
+import { count, limit, percent, rate, set, since } from "../words.js";
 import { reader } from "./live.js";
 import { onceEnded, sentences, setWords } from "./offers.js";
 import { setCard } from "./set_card.js";
@@ -111,7 +111,7 @@ function placedParts(pod) {
 }
 
 function containers(pod) {
-  const rows = pod.containers.map((one) => [one.name, set(one.gpus), rate(one.gbytes_per_s), percent(one.share), one.limited_by ?? ""]);
+  const rows = pod.containers.map((one) => [one.name, set(one.gpus), rate(one.gbytes_per_s), percent(one.share), limit(one.limited_by)]);
   return [h("h2", {}, "Containers"), table("Containers", [["Container"], ["GPUs"], ["Predicted", true], ["Share", true], ["Limited by"]], rows)];
 }
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 from importlib.resources import files
 
 import pytest
 
+from kubectl_coterie.text import group_limit, limit
 from tests.unit.extender.engines import engine
 from tests.unit.extender.read_api.served import ServedReads
+from topology.groups import GroupLimit
+from topology.value import Limit
 
 
 @pytest.fixture
@@ -67,3 +71,15 @@ def test_files_name_no_other_host():
     for text in texts:
         assert set(re.findall(r"https?://[^\"' ]+", text)) <= {"http://www.w3.org/2000/svg"}
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", text)
+
+
+def test_limits_have_the_words_of_kubectl():
+    """One fact had three names, and a reader looked for three things."""
+    text = files("extender.page").joinpath("static/words.js").read_text(encoding="utf-8")
+    tables = re.findall(r"const (\w+) = (\{\n.*?\n\});", text, re.DOTALL)
+    found = {name: json.loads(re.sub(r",\n\}", "\n}", table)) for name, table in tables}
+    sets = [one.name.lower() for one in Limit]
+    assert found["LIMITS"] == {name: limit(name) for name in sets}
+    groups = found["GROUP_LIMITS"]
+    assert groups == {name: group_limit({"limited_by": name}) for name in groups}
+    assert {one.value for one in GroupLimit} - {"nothing"} == groups.keys()
