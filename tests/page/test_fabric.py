@@ -118,6 +118,14 @@ def test_a_view_fits_a_telephone_and_prints(open_page, keep_picture, fabric, vie
     assert page.pdf().startswith(b"%PDF")
 
 
+def test_a_group_that_waits_is_one_line_of_the_cluster(open_page, fabric):
+    """Its members filled the box, each with the same sentence."""
+    page = open_page("", at=fabric)
+    lines = page.locator(".waiting li")
+    expect(lines.filter(has_text="default/sweep")).to_have_count(1)
+    expect(lines.filter(has_text="default/sweep")).to_contain_text("default/sweep, 3 pods, wait")
+
+
 def test_groups_that_wait_come_first_with_counts_and_reason(open_page, fabric):
     """Then those that are placed, with domain, nodes and what the API predicts."""
     page = open_page("groups", at=fabric)

@@ -154,7 +154,7 @@ def _value_facts(report: ValueReport) -> list[tuple[str, str]]:
             ("loss", f"{100 * report.loss:.1f} % against {whole}"),
             (f"best set of {size}", f"{_gpus(report.best_gpus)} with {best}"),
         ]
-    if report.machine.has_links_down and size > 1:
+    if report.machine.has_links_down:
         facts.append(("with all links up", _bandwidth(report.whole_value_gbytes_per_s, size)))
     return facts
 

@@ -3,6 +3,7 @@
 import { get, list } from "../api.js";
 import { SHARES } from "../colours.js";
 import { h, podLink } from "../dom.js";
+import { groupLink } from "../groups/group_words.js";
 import { count, headline, since } from "../words.js";
 import { reader } from "./live.js";
 import { nodeStore } from "./node_store.js";
@@ -74,10 +75,13 @@ export function show(_parts, query, root) {
     const some = waits.filter((pod) => (!namespace.value || pod.namespace === namespace.value) &&
       (!wanted || `${pod.namespace}/${pod.name}`.toLowerCase().includes(wanted)));
     if (some.length === 0) return waiting.replaceChildren();
-    const first = some.slice(0, 3).map((pod) =>
-      h("li", {}, podLink(`${pod.namespace}/${pod.name}`), ` waits ${since(pod.since_unix_s)}: ${pod.reason}`));
+    // A group is one line: its pods wait for the same.
+    const lines = Map.groupBy(some, (pod) => `${pod.namespace}/${pod.group ? `${pod.group.name} group` : pod.name}`);
+    const first = [...lines.values()].slice(0, 3).map(([pod, ...others]) => h("li", {},
+      pod.group ? [groupLink(`${pod.namespace}/${pod.group.name}`), `, ${count(others.length + 1, "pod")},`] : podLink(`${pod.namespace}/${pod.name}`),
+      ` ${others.length ? "wait" : "waits"} ${since(pod.since_unix_s)}: ${pod.reason}`));
     waiting.replaceChildren(h("ul", {}, first));
-    if (some.length > 3) waiting.append(h("a", { href: "#/pending" }, `all ${some.length} that wait`));
+    if (lines.size > 3) waiting.append(h("a", { href: "#/pending" }, `all ${some.length} that wait`));
     return null;
   };
 

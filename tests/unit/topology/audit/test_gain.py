@@ -8,9 +8,9 @@ from typing import TypeAlias
 import pytest
 
 from tests.machines import NVLINK, machine
-from topology.audit import NvidiaNode, list_gain, nvidia_pair_scores, report_gain
+from topology.audit import NvidiaNode, SizeGain, list_gain, nvidia_pair_scores, report_gain
 from topology.errors import InvalidRequest
-from topology.model import NO_LINK, UNKNOWN_LINK, Gpu, PcieLevel, gpus_of
+from topology.model import NO_LINK, UNKNOWN_LINK, Gpu, PcieLevel, SwitchFabric, gpus_of
 from topology.recordings import load_recording
 from topology.report.blocks import block_text
 from topology.report.compute import BestQuery, report_best, report_value
@@ -114,3 +114,22 @@ def test_more_gpus_than_can_be_compared(check_message):
     with pytest.raises(InvalidRequest) as caught:
         report_gain(machine([Gpu(model="Tesla T4")] * 17, levels=levels))
     check_message(caught.value)
+
+
+def test_a_large_machine_is_reported_where_all_its_sets_are_alike():
+    """Above 16 GPUs there is no table, and none is needed."""
+    fabric = SwitchFabric(tuple((i, 18) for i in range(18)))
+    report = report_gain(machine([Gpu(model="NVIDIA H100 80GB HBM3")] * 18, fabrics=[fabric]))
+    assert report.is_known
+    assert [one.coterie_gbytes_per_s == one.random_gbytes_per_s for one in report.sizes] == [
+        True
+    ] * 3
+
+
+def test_a_gain_on_a_known_machine_is_said_without_a_proviso():
+    """The heading is the machine's name, and the figures follow."""
+    report = report_gain(machine([Gpu(model="Tesla T4")] * 2))
+    known = replace(report, is_known=True, is_even=False, sizes=(SizeGain(2, 8.0, 10.0, 12.0),))
+    lines = block_text(list_gain(known)).splitlines()
+    assert lines[1].startswith("predicted GB/s")
+    assert lines[-1].split() == ["2", "8.0", "10.0", "12.0", "+50", "%", "+20", "%"]

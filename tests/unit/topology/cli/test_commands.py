@@ -299,6 +299,16 @@ def test_a_figure_of_an_unknown_model_says_so_where_it_stands(run, link, word):
     assert "GPU model" not in out
 
 
+def test_links_that_are_down_are_named_with_what_they_cost(run):
+    """A loss against a figure that is not there, and a `-` like any other, told nobody."""
+    _, out, _ = run("show", "dgx-1-v100-dead-link")
+    assert "Links down\nGPU 2 has 5 of 6 links up\nGPU 6 has 5 of 6 links up\n" in out
+    _, out, _ = run("value", "--gpus", "0-7", "dgx-1-v100-dead-link")
+    assert "33.1 % against the best set of 8 with all links up" in out
+    assert re.search(r"^with all links up +148\.7 GB/s$", out, re.MULTILINE)
+    assert "all links up" not in run("value", "--gpus", "0-7", "dgx-1-v100")[1]
+
+
 def test_rank_prints_ten_rows_and_groups_equal_sets(run):
     """1,820 sets are no answer; the sets of a row differ in nothing but their indices."""
     _, out, _ = run("rank", "--size", 4, "8x-mi50-pcie-2nic")
