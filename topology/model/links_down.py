@@ -23,6 +23,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from topology.model.gpu_models import find_gpu_model
+from topology.model.gpu_sets import MAX_TABLE_GPUS
 from topology.model.node_topology import AcceleratorLink, LinkKind
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
 __all__ = ["LinkShortage", "links_down", "with_links_up"]
 
 MAX_WAYS, _FEW_GPUS = 16, 8
-"""Each way is a table of values: some 10 ms for 8 GPUs. Of larger machines one way is tried."""
+"""Each way is a table of values: some 10 ms for 8 GPUs. Of larger machines one way is tried, and
+above `MAX_TABLE_GPUS` direct links are not put back: there may be thousands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ def with_links_up(topology: NodeTopology) -> tuple[NodeTopology, ...]:
         fabrics[index] = replace(fabric, ports=ports, is_up=True)
         for (i, j), link in fabrics[index].pair_links():
             links[i][j] = links[j][i] = link
-    direct = tuple(_of_direct_links(topology))
+    direct = tuple(_of_direct_links(topology)) if topology.n_gpus <= MAX_TABLE_GPUS else ()
     lacking = {one.gpu: one.n_expected - one.n_links for one in direct}
     kinds = {one.gpu: one.kind for one in direct}
     n_ways = MAX_WAYS if topology.n_gpus <= _FEW_GPUS else 1

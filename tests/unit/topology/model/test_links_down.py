@@ -104,3 +104,11 @@ def test_a_bridge_that_is_not_fitted_is_not_down():
     topology = machine([Gpu(model="NVIDIA RTX A6000")] * 8, links=links)
     assert links_down(topology) == ()
     assert with_links_up(topology) == ()
+
+
+def test_a_machine_of_very_many_gpus_is_read():
+    """What a node's annotation may hold: thousands of links to put back would end the reading."""
+    links = {(0, 1): NVLINK(6), **{(i, i + 1): NVLINK(1) for i in range(2, 510, 2)}}
+    topology = machine([V100] * 512, links=links)
+    assert len(links_down(topology)) > 500
+    assert [one.links == topology.links for one in with_links_up(topology)] == [True]
