@@ -5,7 +5,7 @@ setting `group_kinds` names them. They say both name and size on each pod; their
 without GPUs too (`GroupWish.counts_all`).
 
 A LeaderWorkerSet's replicas have one template, so a name in it would make one group of all: where
-the stated size is that of a replica, each replica is a group of its own.
+the stated size is no more than a replica has pods, each replica is a group of its own.
 
 Members that are created one after the other, each when the one before it runs, would wait for ever:
 such a pod's group is never inferred, and own keys with a size make a warning. A group that
@@ -195,7 +195,7 @@ def read_group(pod: WirePod, kinds: Collection[str]) -> PodGroup:
     is_own = wish is not None
     if wish is None:
         wish = inferred_group(labels, annotations, kinds)
-    elif _LWS_KEY in labels and annotations.get(_LWS_SIZE) == str(wish.size):
+    elif _is_of_replica(wish, _leader_worker_set(_Marks(labels, annotations))):
         # The template of a LeaderWorkerSet has one name for all its replicas.
         wish = replace(wish, name=f"{wish.name}/{labels[_LWS_KEY]}")
     kubernetes = pod.spec.scheduling_group
@@ -206,6 +206,13 @@ def read_group(pod: WirePod, kinds: Collection[str]) -> PodGroup:
     waits = wish is not None and wish.size is not None
     warnings = _warnings(pod) if is_own and waits else ()
     return PodGroup(wish, _rank(labels), _without_effect(wish) + warnings)
+
+
+def _is_of_replica(wish: GroupWish, replica: GroupWish | None) -> bool:
+    """Whether a group has no more members than the replica that the pod is of."""
+    if replica is None or replica.size is None or wish.size is None:
+        return False
+    return wish.size <= replica.size
 
 
 def _rank(labels: Mapping[str, str]) -> int | None:

@@ -196,7 +196,10 @@ def _add_groups(app: FastAPI, api: ReadApi) -> None:
             api.groups(now, limit=limit, after=after, namespace=namespace, state=state), tag
         )
 
-    @app.get("/api/v1/groups/{namespace}/{name}", response_model=GroupBody, responses=_UNCHANGED)
+    # Inferred groups, and those of a LeaderWorkerSet's replicas, have a slash in their names.
+    @app.get(
+        "/api/v1/groups/{namespace}/{name:path}", response_model=GroupBody, responses=_UNCHANGED
+    )
     async def group(namespace: str, name: str, if_none_match: _Tag = None) -> Response:
         """One group."""
         now = await api.refresh_groups()

@@ -10,9 +10,11 @@ dates and numbers.
 from __future__ import annotations
 
 import json
+import math
+import re
 import tomllib
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from yaml.composer import ComposerError
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["as_json", "read_toml", "read_yaml", "read_yaml_documents"]
 
+_INDENT = re.compile(r"^[ \t]+", re.MULTILINE)
 _FAULTS = (TypeError, ValueError, OverflowError, RecursionError)
 
 
@@ -41,7 +44,7 @@ def read_yaml(text: str) -> object:
         return found
     with _faults():
         # The loader is yaml's safe one, made stricter.
-        return yaml.load(text, Loader=_Loader)  # noqa: S506
+        return yaml.load(_indented(text), Loader=_Loader)  # noqa: S506
 
 
 def read_yaml_documents(text: str) -> list[object]:
@@ -55,20 +58,22 @@ def read_yaml_documents(text: str) -> list[object]:
     if (found := _json_of(text)) is not None:
         return [found]
     with _faults():
-        documents = yaml.load_all(text, Loader=_Loader)
+        documents = yaml.load_all(_indented(text), Loader=_Loader)
         return [one for one in documents if one is not None]
 
 
 def _json_of(text: str) -> object:
-    """The value of a JSON text; None where it is none, or gives a key twice.
+    """The value of a JSON text; None where it is none, gives a key twice, or is no finite number.
 
-    YAML has JSON in it, but PyYAML takes no tab before a token, as Go's MarshalIndent writes them.
+    YAML has JSON in it, but PyYAML takes no tab before a token.
     """
     bare = text.lstrip("\ufeff \t\r\n")
     if not bare.startswith(("{", "[")):
         return None
     try:
-        return json.loads(bare, object_pairs_hook=_of_pairs, parse_constant=_no_constant)
+        return json.loads(
+            bare, object_pairs_hook=_of_pairs, parse_constant=_finite, parse_float=_finite
+        )
     except (ValueError, RecursionError):
         return None
 
@@ -80,9 +85,18 @@ def _of_pairs(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return found
 
 
-def _no_constant(text: str) -> NoReturn:
-    msg = f"{text} is no JSON"
-    raise ValueError(msg)
+def _finite(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        msg = f"{text} is no finite number"
+        raise ValueError(msg)
+    return number
+
+
+def _indented(text: str) -> str:
+    """The text with spaces for tabs that indent what is nearly JSON, as Go's MarshalIndent does."""
+    if not text.lstrip("\ufeff \t\r\n").startswith(("{", "[")):
+        return text
+    return _INDENT.sub(lambda found: found[0].replace("\t", " "), text)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_origin
 
 from pydantic import ValidationError
 
@@ -65,7 +65,7 @@ def load_fields(
     variables = _variables(model, names, environ)
     values: dict[str, Any] = {
         **file.values,
-        **{name: _variable(model, name, environ[one]) for name, one in variables.items()},
+        **{name: _variable(model, name, one, environ[one]) for name, one in variables.items()},
         **given,
     }
     origins = {name: f"file, {names[name].key}" for name in file.values}
@@ -100,10 +100,19 @@ def _is_service_link(name: str, text: str, services: AbstractSet[str]) -> bool:
     )
 
 
-def _variable(model: type[ProgramSettings], name: str, text: str) -> str:
-    """A boolean's empty variable is false (urfave/cli v2.27.7, flag_bool.go, `Apply`)."""
-    is_empty_boolean = text == "" and model.model_fields[name].annotation is bool
-    return "false" if is_empty_boolean else text
+def _variable(model: type[ProgramSettings], name: str, variable: str, text: str) -> str:
+    """A boolean's empty variable is false (urfave/cli v2.27.7, flag_bool.go, `Apply`).
+
+    One of a list is an empty list. Raises `SettingsError` for any other: an address would be every
+    interface, and a path this folder.
+    """
+    annotation = model.model_fields[name].annotation
+    if text or get_origin(annotation) is tuple:
+        return text
+    if annotation is bool:
+        return "false"
+    msg = f"setting {name} (environment, {variable}) is '', expected a value, or no such variable"
+    raise SettingsError(msg)
 
 
 def _variables(

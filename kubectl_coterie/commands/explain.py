@@ -159,6 +159,7 @@ def _group_warnings(pods: Sequence[tuple[ManifestPod, Json]]) -> dict[tuple[str,
     made: dict[tuple[str, str], int] = {}
     wanted: dict[tuple[str, str], int] = {}
     stated: dict[tuple[str, str], set[str]] = {}
+    sizes: dict[tuple[str, str], int] = {}
     owners: dict[tuple[str, str], set[str]] = {}
     for one, answer in pods:
         group = answer.get("group")
@@ -173,20 +174,21 @@ def _group_warnings(pods: Sequence[tuple[ManifestPod, Json]]) -> dict[tuple[str,
             continue
         made[key] = made.get(key, 0) + one.n_pods
         wanted[key] = max(wanted.get(key, 0), group["n_missing"])
+        sizes[key] = max(sizes.get(key, 0), group["size"] or 0)
     differ = {
         key: f"pods of this file state different sizes of group {key[1]}, so that none starts: "
-        + " and ".join(sorted(sizes))
-        for key, sizes in stated.items()
-        if len(sizes) > 1
+        + " and ".join(sorted(given))
+        for key, given in stated.items()
+        if len(given) > 1
     }
     several = {
         key: (
             f"this file makes {n_made} members of group {key[1]}, which starts with "
-            f"{wanted[key]:,}, whichever these are: name a group for each job, or state the "
+            f"{sizes[key]:,}, whichever these are: name a group for each job, or state the "
             "size of all"
         )
         for key, n_made in made.items()
-        if n_made > wanted[key] and _are_of_several_jobs(owners[key])
+        if n_made > sizes[key] and _are_of_several_jobs(owners[key])
     }
     few = {
         key: (

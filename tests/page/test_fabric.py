@@ -124,6 +124,9 @@ def test_a_group_that_waits_is_one_line_of_the_cluster(open_page, fabric):
     lines = page.locator(".waiting li")
     expect(lines.filter(has_text="default/sweep")).to_have_count(1)
     expect(lines.filter(has_text="default/sweep")).to_contain_text("default/sweep, 3 pods, wait")
+    for text in ("sweep", "pod-w1"):
+        found = open_page(f"?find={text}", at=fabric)
+        expect(found.locator(".waiting li")).to_contain_text("default/sweep, 3 pods, wait")
 
 
 def test_groups_that_wait_come_first_with_counts_and_reason(open_page, fabric):

@@ -163,10 +163,13 @@ def list_gain(report: GainReport) -> list[Block]:
         return [
             *blocks,
             NoteLine("not known: the input does not say which GPUs accelerator links join"),
-            NoteLine("give what `nvidia-smi topo -m` prints, behind what `nvidia-smi -L` prints"),
+            NoteLine(
+                "name the GPUs with --gpu-model, or give all that `nvidia-smi topo -m` prints,"
+            ),
+            NoteLine("its legend too, or `rocm-smi --showtopo` for AMD"),
         ]
     if not report.is_known:
-        blocks.append(NoteLine(f"estimated, also the gains: {unknowns(report.machine)}"))
+        blocks.append(NoteLine(f"rough, since facts are unknown: {unknowns(report.machine)}"))
     elif report.is_even:
         blocks += [
             NoteLine("nothing to gain in GB/s: all sets of a size are worth the same"),
@@ -184,14 +187,17 @@ def list_gain(report: GainReport) -> list[Block]:
 
 
 def _grid(report: GainReport) -> Grid:
+    def gain(own: float, other: float) -> str:
+        return "?" if report.machine.n_models_unknown else _gain(own, other)
+
     rows = tuple(
         (
             str(one.size_gpus),
             f"{one.random_gbytes_per_s:.1f}",
             "-" if (nvidia := one.best_effort_gbytes_per_s) is None else f"{nvidia:.1f}",
             f"{one.coterie_gbytes_per_s:.1f}",
-            _gain(one.coterie_gbytes_per_s, one.random_gbytes_per_s),
-            "-" if nvidia is None else _gain(one.coterie_gbytes_per_s, nvidia),
+            gain(one.coterie_gbytes_per_s, one.random_gbytes_per_s),
+            "-" if nvidia is None else gain(one.coterie_gbytes_per_s, nvidia),
         )
         for one in report.sizes
     )

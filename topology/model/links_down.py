@@ -7,19 +7,20 @@ should be there comes from the equals of a GPU on its node:
 - a switch fabric: fewer links than the member with the most; all members of a fabric that is down;
 - direct links: fewer in sum than the product has (`topology.model.gpu_models`), while some GPU of
   that model on the node has all. A machine that is wired with fewer links than its GPUs have is
-  therefore not taken for degraded, nor is a GPU without any direct link: bridges may be there for
-  some pairs alone.
+  therefore not taken for degraded, nor is a GPU without any direct link, since bridges may be there
+  for some pairs alone, unless the others lack together what the product gives it.
 
 A link whose count is unknown makes its GPU unknown. Which GPUs a direct link joined follows from
-the counts where one GPU lacks as many as the others together; else there are several ways, and the
-caller takes the best of them, so that a machine with more links down never looks less degraded.
+the counts where one GPU lacks as many as the others together; else there are several ways, of which
+one is right. A way joins all that lack links, if any does, and gives no pair more links than some
+pair of the machine has.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import combinations, islice
 from typing import TYPE_CHECKING
 
 from topology.model.gpu_models import find_gpu_model
@@ -85,8 +86,13 @@ def with_links_up(topology: NodeTopology) -> tuple[NodeTopology, ...]:
     lacking = {one.gpu: one.n_expected - one.n_links for one in direct}
     kinds = {one.gpu: one.kind for one in direct}
     n_ways = MAX_WAYS if topology.n_gpus <= _FEW_GPUS else 1
+    usual = max((link.n_links or 0 for row in topology.links for link in row), default=0)
+    room = {
+        (i, j): max(0, usual - (topology.links[i][j].n_links or 0))
+        for i, j in combinations(sorted(lacking), 2)
+    }
     machines: list[NodeTopology] = []
-    for way in islice(_ways(lacking, Counter()), n_ways):
+    for way in islice(_ways(lacking, room), n_ways):
         whole = [list(row) for row in links]
         for (i, j), n_back in way.items():
             n_links = (whole[i][j].n_links or 0) + n_back
@@ -96,23 +102,39 @@ def with_links_up(topology: NodeTopology) -> tuple[NodeTopology, ...]:
 
 
 def _ways(
-    lacking: Mapping[int, int], back: Counter[tuple[int, int]], last: tuple[int, int] = (-1, -1)
+    lacking: Mapping[int, int], most: Mapping[tuple[int, int], int]
 ) -> Iterator[Counter[tuple[int, int]]]:
-    """The ways to join GPUs that lack links, each once: how many links each pair gets back.
+    """The ways to join GPUs that lack links: how many links each pair gets back.
 
-    `last` is the pair that got one last. What one GPU lacks when no other does is left.
+    `most` is how many a pair may get. All that is lacking comes back, unless no way does that.
     """
+    found = _joined(lacking, Counter(), most, (-1, -1))
+    first = next(found, None)
+    if first is None:
+        yield Counter()
+        return
+    yield first
+    yield from found
+
+
+def _joined(
+    lacking: Mapping[int, int],
+    back: Counter[tuple[int, int]],
+    most: Mapping[tuple[int, int], int],
+    last: tuple[int, int],
+) -> Iterator[Counter[tuple[int, int]]]:
+    """The ways that leave nothing, each once; `last` is the pair that got a link last."""
     first = next((gpu for gpu, n in lacking.items() if n), None)
-    others = [gpu for gpu, n in lacking.items() if n and gpu != first]
-    if first is None or not others:
+    if first is None:
         yield back
         return
-    for other in others:
-        if first == last[0] and other < last[1]:
-            continue
-        rest = {gpu: n - (gpu in {first, other}) for gpu, n in lacking.items()}
+    for other, n in lacking.items():
         pair = first, other
-        yield from _ways(rest, back + Counter({pair: 1}), pair)
+        if not n or other == first or (first == last[0] and other < last[1]):
+            continue
+        if back[pair] < most[pair]:
+            rest = {gpu: n - (gpu in pair) for gpu, n in lacking.items()}
+            yield from _joined(rest, back + Counter({pair: 1}), most, pair)
 
 
 def _of_fabrics(topology: NodeTopology) -> Iterator[LinkShortage]:
@@ -129,7 +151,7 @@ def _of_direct_links(topology: NodeTopology) -> Iterator[LinkShortage]:
     by_model: dict[str, dict[int, int]] = {}
     for i, gpu in enumerate(topology.gpus):
         n_links = _n_links(topology, i)
-        if gpu.model is not None and n_links and i not in switched:
+        if gpu.model is not None and n_links is not None and i not in switched:
             by_model.setdefault(gpu.model, {})[i] = n_links
     for name, counts in by_model.items():
         model = find_gpu_model(name)
@@ -138,8 +160,10 @@ def _of_direct_links(topology: NodeTopology) -> Iterator[LinkShortage]:
         expected = model.links_per_gpu
         if max(counts.values()) < expected:
             continue
+        n_lacking = sum(max(0, expected - n) for n in counts.values() if n)
+        is_cut_off = list(counts.values()).count(0) == 1 and n_lacking == expected
         for i, n_links in counts.items():
-            if n_links < expected:
+            if n_links < expected and (n_links or is_cut_off):
                 yield LinkShortage(i, model.link_kind, n_links, expected)
 
 

@@ -194,16 +194,24 @@ def _whole_values(
     best_value: tuple[float, ...],
     predicted: NDArray[np.float64],
 ) -> tuple[float, ...]:
-    """`best_value` as it would be with all links up, by the predicted gain of these links."""
+    """`best_value` as it would be with all links up, by the predicted gain of these links.
+
+    Of several ways to put links back all GPUs together have the best one, and smaller sets the one
+    that gains least: no set that lost nothing may seem to have.
+    """
     index, is_uniform = mask_index(topology.n_gpus), _uniform(topology)
     own = np.array(_best_values(predicted, is_uniform, index.by_size))
-    gain = np.ones(len(own))
+    gains: list[NDArray[np.float64]] = []
     for whole in with_links_up(topology):
         table = value_table(node_capacities(whole, constants), constants)
         value = np.round(at_message_size(table.value, table.latency, message_bytes), 6)
         up = np.array(_best_values(value, is_uniform, index.by_size))
-        gain = np.maximum(gain, np.divide(up, own, out=np.ones(len(own)), where=own > 0))
-    return tuple((np.array(best_value) * gain).tolist())
+        gains.append(np.divide(up, own, out=np.ones(len(own)), where=own > 0))
+    if not gains:
+        return best_value
+    gain = np.min(gains, axis=0)
+    gain[-1] = np.max(gains, axis=0)[-1]
+    return tuple((np.array(best_value) * np.maximum(gain, 1)).tolist())
 
 
 def _classes(value: NDArray[np.float64], size: NDArray[np.int16]) -> NDArray[np.int32]:

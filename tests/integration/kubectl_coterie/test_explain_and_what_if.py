@@ -253,6 +253,9 @@ def test_a_file_whose_jobs_share_a_group_is_warned_about(serve, tmp_path, name, 
     shown = serve(explain=explanation("ml/p", group=of_group(2, 2)))("explain", "-f", str(file))
     said = "this file makes 4 members of group train, which starts with 2, whichever these are"
     assert (said in shown.stdout) is is_warned
+    file.write_text((EXAMPLES / f"{name}.yaml").read_text())  # applied, so that three are here
+    shown = serve(explain=explanation("ml/p", group=of_group(4, 1)))("explain", "-f", str(file))
+    assert "whichever these are" not in shown.stdout
 
 
 @pytest.mark.parametrize(

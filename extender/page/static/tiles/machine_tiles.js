@@ -16,28 +16,32 @@ function grouped(nodes) {
   }
   for (const group of byKey.values()) {
     group.nodes.sort((a, b) => inOrder(a.name, b.name));
-    group.shared = shared(group.nodes.map((node) => node.name));
-    for (const node of group.nodes) own.set(node, node.name.slice(group.shared.length));
+    const names = group.nodes.map((node) => node.name);
+    [group.start, group.end] = shared(names);
+    for (const node of group.nodes) own.set(node, node.name.slice(group.start.length, node.name.length - group.end.length));
   }
   return [...byKey.values()].sort((a, b) => (a.key < b.key ? -1 : 1));
 }
 
 const inOrder = new Intl.Collator("en", { numeric: true }).compare;
 const own = new WeakMap(); // of nodes: their names without what all of their machine share
-const LONG = 16; // characters that a tile has room for
+const LONG = 14; // characters that a tile has room for
 
-/** What all names begin with, up to a dash or a dot; nothing where they are short. */
+/** What all names begin with, up to a dash or dot, and end with, from a dot on; nothing where they are short. */
 function shared(names) {
-  if (names.length < 2 || !names.some((name) => name.length > LONG)) return "";
+  if (names.length < 2 || !names.some((name) => name.length > LONG)) return ["", ""];
   const [first] = names;
   let n = 0;
   while (n < first.length && names.every((name) => name[n] === first[n])) n += 1;
-  return first.slice(0, Math.max(first.lastIndexOf("-", n - 1), first.lastIndexOf(".", n - 1)) + 1);
+  const start = first.slice(0, Math.max(first.lastIndexOf("-", n - 1), first.lastIndexOf(".", n - 1)) + 1);
+  const dot = first.indexOf(".", start.length);
+  const end = dot < 0 ? "" : first.slice(dot);
+  return [start, names.every((name) => name.endsWith(end) && name.length > start.length + end.length) ? end : ""];
 }
 
 /** A name whose end can be told from others of equal beginning. */
 function cut(name) {
-  return name.length <= LONG ? name : `${name.slice(0, LONG / 2 - 1)}…${name.slice(-LONG / 2)}`;
+  return name.length <= LONG ? name : `${name.slice(0, 4)}…${name.slice(5 - LONG)}`;
 }
 
 function heading(group) {
@@ -45,7 +49,7 @@ function heading(group) {
   const free = group.nodes.reduce((n, node) => n + freeForPods(node), 0);
   return h("div", { class: "group" },
     h("h2", {}, group.machine),
-    group.shared && h("p", {}, `${group.shared}…`),
+    (group.start || group.end) && h("p", {}, `${group.start}…${group.end}`),
     h("p", {}, `${count(group.nodes.length, "node")}, ${free.toLocaleString("en")} of ${count(gpus, "GPU")} free`));
 }
 

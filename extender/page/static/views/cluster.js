@@ -72,16 +72,17 @@ export function show(_parts, query, root) {
 
   const waitingShown = () => {
     const wanted = find.value.trim().toLowerCase();
-    const some = waits.filter((pod) => (!namespace.value || pod.namespace === namespace.value) &&
-      (!wanted || `${pod.namespace}/${pod.name}`.toLowerCase().includes(wanted)));
-    if (some.length === 0) return waiting.replaceChildren();
-    // A group is one line: its pods wait for the same.
-    const lines = Map.groupBy(some, (pod) => `${pod.namespace}/${pod.group ? `${pod.group.name} group` : pod.name}`);
-    const first = [...lines.values()].slice(0, 3).map(([pod, ...others]) => h("li", {},
+    const some = waits.filter((pod) => !namespace.value || pod.namespace === namespace.value);
+    // A group is one line: its pods wait for the same, and are found together.
+    const all = Map.groupBy(some, (pod) => `${pod.namespace}/${pod.group ? `${pod.group.name} group` : pod.name}`);
+    const lines = [...all.values()].filter((pods) => !wanted || pods.some((pod) =>
+      [`${pod.namespace}/${pod.name}`, `${pod.namespace}/${pod.group?.name}`].some((name) => name.toLowerCase().includes(wanted))));
+    if (lines.length === 0) return waiting.replaceChildren();
+    const first = lines.slice(0, 3).map(([pod, ...others]) => h("li", {},
       pod.group ? [groupLink(`${pod.namespace}/${pod.group.name}`), `, ${count(others.length + 1, "pod")},`] : podLink(`${pod.namespace}/${pod.name}`),
       ` ${others.length ? "wait" : "waits"} ${since(pod.since_unix_s)}: ${pod.reason}`));
     waiting.replaceChildren(h("ul", {}, first));
-    if (lines.size > 3) waiting.append(h("a", { href: "#/pending" }, `all ${some.length} that wait`));
+    if (lines.length > 3) waiting.append(h("a", { href: "#/pending" }, `all ${some.length} that wait`));
     return null;
   };
 

@@ -250,6 +250,7 @@ def test_the_rank_is_the_place_among_the_members(labels, rank):
     ("size", "name"),
     [
         pytest.param("2", "g/0a1b", id="the size of a replica"),
+        pytest.param("1", "g/0a1b", id="of a replica whose leader has no GPUs"),
         pytest.param("4", "g", id="the size of two replicas together"),
     ],
 )

@@ -334,3 +334,15 @@ def test_a_size_is_forgotten_with_the_requests_of_its_members():
     assert served.get("groups/default/g")["size"] == 1
     fresh = ServedReads(served.engine)
     assert fresh.get("groups/default/g")["size"] is None
+
+
+@pytest.mark.parametrize("slash", ["/", "%2F"])
+def test_a_group_may_have_a_slash_in_its_name(slash):
+    """Those of a LeaderWorkerSet's replicas and inferred ones; their page blamed the version."""
+    served = ServedReads(engine({"machine": "8x-l4", "count": 1}))
+    content = pod(4, uid="a", group="g", group_size="1")
+    lws = "leaderworkerset.sigs.k8s.io/"
+    content["metadata"]["labels"] = {f"{lws}group-key": "0a1b"}
+    content["metadata"]["annotations"][f"{lws}size"] = "1"
+    served.call("/filter", method="POST", content=args(content, ["8x-l4-0"]))
+    assert served.get(f"groups/default/g{slash}0a1b")["n_here"] == 1

@@ -50,7 +50,10 @@ def test_json_is_as_strict_as_yaml():
     """A key twice, and what is no JSON but YAML."""
     with pytest.raises(DocumentError, match="key 'a' is given twice"):
         read_yaml('{"a": 1, "a": 2}')
-    assert read_yaml('{"a": NaN}') == {"a": "NaN"}
+    assert read_yaml('{"a": NaN, "b": 1e400}') == {"a": "NaN", "b": "1e400"}
+    with pytest.raises(DocumentError, match="key 'a' is given twice"):
+        read_yaml('{\n\t"a": 1,\n\t"a": 2\n}')
+    assert read_yaml_documents('{\n\t"a": 1,\n}\n---\n{\n\t"b": 2\n}') == [{"a": 1}, {"b": 2}]
 
 
 def test_equal_keys_of_different_mappings_are_fine():

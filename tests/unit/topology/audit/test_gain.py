@@ -77,7 +77,7 @@ def test_a_plugin_of_another_vendor_is_not_compared():
             machine([TWO_MODELS[0], TWO_MODELS[2]]), "no two GPUs are of one model", id="two models"
         ),
         pytest.param(
-            machine([Gpu()] * 3), "estimated, also the gains: GPU model", id="unknown model"
+            machine([Gpu()] * 3), "unknown: GPU model unknown: --gpu-model", id="unknown model"
         ),
         pytest.param(
             replace(machine([Gpu()] * 2), links=((NO_LINK, UNKNOWN_LINK), (UNKNOWN_LINK, NO_LINK))),
