@@ -136,7 +136,7 @@ def test_names_like_scripts_are_text(open_page):
     other.evaluate("location.hash = '#/'")
     other.wait_for_selector(".tile")
     assert other.get_attribute(".tile", "data-node") == SCRIPT_NAME
-    assert other.inner_text(".tile .name") == "<img…=alert(1)>"  # a long name is cut in the middle
+    assert other.inner_text(".tile .name") == "<img…alert(1)>"  # a long name is cut in the middle
     assert other.inner_text(".group h2") == SCRIPT_NAME
     assert other.locator("main img").count() == 0
 
